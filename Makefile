@@ -1,0 +1,48 @@
+# make setup | demo | check | test | bench | fuzz
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: default setup demo check test unit bench fuzz fix lock soak clean help
+
+default: check test
+
+help:      ## what each target does
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+setup: $(VENV)/.installed  ## make .venv with the pointsman script, and Debian packages when root
+
+$(VENV)/.installed: requirements/dev.txt requirements/model.txt pyproject.toml scripts/setup.sh
+	@PYTHON=$(PYTHON) scripts/setup.sh
+
+demo: setup  ## a real model's answer through the sandbox's only door
+	@$(BIN)/python examples/demo.py
+
+check: setup  ## ruff, mypy, import-linter, shape limits, docs tests
+	$(BIN)/ruff check -q .
+	$(BIN)/ruff format -q --check .
+	$(BIN)/mypy --no-error-summary
+	$(BIN)/lint-imports --no-cache >/dev/null || $(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/check_shape.py
+	$(BIN)/pytest tests/docs
+
+test: check  ## check, then unit, component, conformance and e2e tests
+	$(BIN)/pytest tests
+
+bench: setup  ## ratios against nginx (PEERS=1: more peers)
+	$(BIN)/python bench/run.py
+
+soak: setup  ## 100,000 randomised exchanges with nonces
+	$(BIN)/python bench/soak.py
+
+fuzz: setup  ## Hypothesis, deep profile
+	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/unit --timeout=0 -k "split or fuzz or any"
+
+fix: setup  ## format and mend what ruff can
+	$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
+
+lock: setup  ## refresh the hash-locked requirements
+	scripts/lock.sh
+
+clean:
+	rm -rf $(VENV) bench/build bench/work

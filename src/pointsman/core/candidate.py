@@ -1,0 +1,52 @@
+"""What can be called: candidates, and the bundle that holds them by route."""
+
+from dataclasses import dataclass
+
+from pointsman.core.endpoint import Endpoint
+from pointsman.core.profiles import ProviderProfile, profile_for
+from pointsman.core.secret import Secret
+
+INFERENCE_LOCAL = "inference.local"
+"""The route, and the host, that agents use."""
+SANDBOX_SYSTEM = "sandbox-system"
+"""The route that only the supervisor's own calls use; no request through a tunnel reaches it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One resolved thing that can be called now (`ResolvedRoute` on the wire)."""
+
+    route: str
+    endpoint: Endpoint
+    model: str
+    """The upstream model: what is sent, whatever the client asked for."""
+    protocols: tuple[str, ...]
+    provider_type: str = ""
+    api_key: Secret | None = None
+    timeout_seconds: float = 0.0
+    """0 means the default: see `Limits.response_header_seconds` and `Limits.buffered_seconds`."""
+
+    @property
+    def profile(self) -> ProviderProfile | None:
+        """Built-in knowledge of this provider type, if there is any."""
+        return profile_for(self.provider_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A revisioned, immutable set of candidates. A request keeps the one it started with."""
+
+    routes: tuple[Candidate, ...] = ()
+    """What a request through the tunnel can reach."""
+    system_routes: tuple[Candidate, ...] = ()
+    """What only `system_inference` can reach."""
+    revision: str = ""
+
+
+def make_bundle(candidates: tuple[Candidate, ...], revision: str = "") -> Bundle:
+    """Partition candidates by route name: `sandbox-system` to the system routes, every other to the user's."""
+    return Bundle(
+        routes=tuple(c for c in candidates if c.route != SANDBOX_SYSTEM),
+        system_routes=tuple(c for c in candidates if c.route == SANDBOX_SYSTEM),
+        revision=revision,
+    )

@@ -1,0 +1,88 @@
+"""Where a candidate lives: a URL taken apart once, strictly."""
+
+import re
+from dataclasses import dataclass
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?")
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?P<rest>.*)", re.S)
+_PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,=:@%-]*)*")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_LONGEST_URL = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An upstream base address.
+
+    `scheme` is one of `http`, `https`, `mock`, `gguf`. For `gguf` the path is the model file and the host is
+    empty; for `mock` everything behind the scheme is only a label.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    """Without a trailing slash; empty for the root."""
+
+    @property
+    def authority(self) -> str:
+        """`host` or `host:port`, as it belongs into a Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """Take a base URL apart.
+
+    Raises ValueError, with a reason fit for the operator, for anything but an `http`, `https`, `mock` or `gguf`
+    URL without user info, query and fragment. No part of a URL that may hold a secret is repeated in it.
+    """
+    text = text.strip()
+    if len(text) > _LONGEST_URL or not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
+        raise ValueError("is not a plain ASCII URL")
+    match = _URL.fullmatch(text)
+    if match is None:
+        raise ValueError("is not a URL; write it as http://host:port/v1")
+    scheme, authority, path = match["scheme"].lower(), match["authority"], match["path"]
+    if scheme == "mock":
+        return Endpoint("mock", authority, 0, "")
+    if match["rest"]:
+        raise ValueError("must not carry a query or a fragment")
+    if scheme == "gguf":
+        return _model_file(authority, path)
+    if scheme not in _DEFAULT_PORTS:
+        raise ValueError(f"has the scheme {scheme}://; use http://, https://, mock:// or gguf://")
+    if "@" in authority:
+        raise ValueError("must not carry a user name or password; put the key into api_key_env")
+    host, port = _split_authority(authority, _DEFAULT_PORTS[scheme])
+    if not _PATH.fullmatch(path) or any(segment in (".", "..") for segment in _segments(path)):
+        raise ValueError("has a path with characters or dot segments that are not allowed")
+    return Endpoint(scheme, host, port, path.rstrip("/"))
+
+
+def _segments(path: str) -> list[str]:
+    return path.lower().replace("%2e", ".").replace("%2f", "/").split("/")
+
+
+def _model_file(authority: str, path: str) -> Endpoint:
+    if authority or len(path) < 2:
+        raise ValueError("must name a file by its absolute path, as in gguf:///models/small.gguf")
+    return Endpoint("gguf", "", 0, path)
+
+
+def _split_authority(authority: str, default_port: int) -> tuple[str, int]:
+    if authority.startswith("["):
+        host, bracket, rest = authority[1:].partition("]")
+        if not bracket or not re.fullmatch(r"[0-9A-Fa-f:.]+", host) or ":" not in host:
+            raise ValueError("has a malformed IPv6 address")
+    else:
+        host, colon, digits = authority.partition(":")
+        rest = colon + digits
+        if not _HOST_NAME.fullmatch(host):
+            raise ValueError("has no valid host name")
+    if not rest:
+        return host.lower(), default_port
+    digits = rest[1:]
+    if rest[0] != ":" or not re.fullmatch(r"[1-9][0-9]{0,4}", digits) or int(digits) > 65535:
+        raise ValueError("has a port that is not between 1 and 65535")
+    return host.lower(), int(digits)

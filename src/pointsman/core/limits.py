@@ -1,0 +1,51 @@
+"""Every number that bounds something, in one frozen object.
+
+Sizes are bytes, durations seconds. The object is passed in, so that a test of a bound can shrink it instead of
+waiting for it. The source of each number is DESIGN section 7 unless another is named.
+"""
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of the data plane; the comment behind each names what happens beyond it."""
+
+    # The client's side
+    connect_head_bytes: int = 8 * KIB  # 431, close
+    connect_head_seconds: float = 10.0  # close
+    tls_handshake_seconds: float = 10.0  # close
+    request_line_bytes: int = 8 * KIB  # 414, close
+    head_bytes: int = 64 * KIB  # 431, close
+    head_fields: int = 100  # 431, close
+    head_seconds: float = 30.0  # 408, close
+    body_progress_seconds: float = 30.0  # without a byte of the body: 408, close
+    keep_alive_seconds: float = 75.0  # close
+    body_bytes: int = 10 * MIB  # 413, close
+    chunks: int = 4096  # in one request: 400, close
+    chunk_extension_bytes: int = 8 * KIB  # in one request, together: 400, close
+    trailer_fields: int = 32  # 400, close
+    json_keys: int = 10_000  # at the top level: 400
+    pipelined_bytes: int = 64 * KIB  # held while a request runs: close
+
+    # The upstream's side
+    connect_seconds: float = 30.0  # 503
+    response_header_seconds: float = 120.0  # when the route sets no timeout: 503
+    response_head_bytes: int = 64 * KIB  # interim responses included: 502
+    response_head_fields: int = 256  # 502
+    interim_responses: int = 100  # 1xx before the final head: 502
+    chunk_idle_seconds: float = 120.0  # between two pieces of a response body: truncation
+    response_body_bytes: int = 32 * MIB  # exactly this much passes, more is truncated
+    buffered_seconds: float = 60.0  # whole call of system_inference when the route sets no timeout: 503
+    client_stall_seconds: float = 120.0  # client takes no byte: connection aborted
+    event_tail_bytes: int = 64 * KIB  # an incomplete event held back; beyond it the event is relayed raw
+    idle_clear_seconds: float = 4.0  # pooled connection without TLS; many servers close at 5
+    idle_tls_seconds: float = 20.0  # pooled connection with TLS
+
+    sweep_seconds: float = 1.0  # resolution of all of the deadlines above
+
+
+DEFAULT_LIMITS = Limits()

@@ -1,0 +1,74 @@
+"""What Pointsman knows of each provider type: endpoint, dialects, authentication, headers.
+
+One static table. A type that is not in it gets Bearer authentication and no extras.
+Source: the inference-routing design's "Provider Profiles" and its router's header allowlists.
+"""
+
+from dataclasses import dataclass
+
+from pointsman.core.protocols import InferenceProtocol as P
+
+_OPENAI_PROTOCOLS = (P.CHAT_COMPLETIONS, P.COMPLETIONS, P.RESPONSES, P.MODEL_DISCOVERY)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderProfile:
+    """Built-in knowledge of one provider type."""
+
+    provider_type: str
+    default_base_url: str
+    protocols: tuple[P, ...]
+    credential_key_names: tuple[str, ...]
+    base_url_config_keys: tuple[str, ...]
+    auth_header: str = "authorization"
+    """`authorization` means a Bearer token; any other name carries the bare key."""
+    default_headers: tuple[tuple[str, str], ...] = ()
+    """Sent unless the client sent a header of that name."""
+    passthrough_headers: tuple[str, ...] = ()
+    """Request headers, besides the common ones, that reach the upstream."""
+
+
+_PROFILES = {
+    profile.provider_type: profile
+    for profile in (
+        ProviderProfile(
+            "openai",
+            "https://api.openai.com/v1",
+            _OPENAI_PROTOCOLS,
+            ("OPENAI_API_KEY",),
+            ("OPENAI_BASE_URL",),
+            passthrough_headers=("openai-organization", "x-model-id"),
+        ),
+        ProviderProfile(
+            "anthropic",
+            "https://api.anthropic.com/v1",
+            (P.MESSAGES, P.MODEL_DISCOVERY),
+            ("ANTHROPIC_API_KEY",),
+            ("ANTHROPIC_BASE_URL",),
+            auth_header="x-api-key",
+            default_headers=(("anthropic-version", "2023-06-01"),),
+            passthrough_headers=("anthropic-version", "anthropic-beta"),
+        ),
+        ProviderProfile(
+            "nvidia",
+            "https://integrate.api.nvidia.com/v1",
+            _OPENAI_PROTOCOLS,
+            ("NVIDIA_API_KEY",),
+            ("NVIDIA_BASE_URL",),
+            passthrough_headers=("x-model-id",),
+        ),
+    )
+}
+
+LOCAL_GGUF = "local_gguf"
+"""Provider type of a model file that Pointsman runs itself."""
+
+
+def profile_for(provider_type: str | None) -> ProviderProfile | None:
+    """The profile of a type, or None when the type is unknown. Case and surrounding space don't matter."""
+    return _PROFILES.get((provider_type or "").strip().lower())
+
+
+def known_provider_types() -> tuple[str, ...]:
+    """Types with a profile, in alphabetical order."""
+    return tuple(sorted(_PROFILES))
