@@ -26,6 +26,9 @@ class Candidate:
     timeout_seconds: float = 0.0
     """0 means the default: see `Limits.response_header_seconds` and `Limits.buffered_seconds`."""
 
+    ca_bundle: str = ""
+    """Path of the only certificates its TLS is verified against; empty for the system's store."""
+
     @property
     def profile(self) -> ProviderProfile | None:
         """Built-in knowledge of this provider type, if there is any."""

@@ -13,7 +13,6 @@
     │   └── HeadTooLarge 431
     ├── NotConfigured 503        no route is there yet
     └── UpstreamError
-        ├── Unauthorized 401
         ├── UpstreamUnavailable 503
         └── UpstreamProtocol 502
 
@@ -111,13 +110,6 @@ class NotConfigured(RouterError):
 
 class UpstreamError(RouterError):
     """The upstream failed before a byte of its response reached the client."""
-
-
-class Unauthorized(UpstreamError):
-    """The upstream refused our credential."""
-
-    status = 401
-    text = "unauthorized"
 
 
 class UpstreamUnavailable(UpstreamError):

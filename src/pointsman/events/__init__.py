@@ -1,0 +1,1 @@
+"""What happened, told to the operator: never a body, a header value or a key."""

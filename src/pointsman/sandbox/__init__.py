@@ -1,0 +1,1 @@
+"""One isolated command, and the proxy that is its only way out."""

@@ -1,0 +1,1 @@
+"""Connections to upstreams: dialling, keeping, and one request at a time over each."""

@@ -1,0 +1,84 @@
+"""The record of one request."""
+
+from enum import StrEnum
+
+from pointsman.wire.usage import TokenUsage
+
+
+class Outcome(StrEnum):
+    """How a request ended."""
+
+    COMPLETED = "infer_completed"
+    REJECTED = "infer_rejected"
+    FAILED = "infer_failed"
+    TRUNCATED = "stream_truncated"
+    CANCELLED = "infer_cancelled"
+
+
+class Record:
+    """Counts, sizes, times and names of one request. Not a dataclass: one is made per request, on the hot path."""
+
+    __slots__ = (
+        "detail",
+        "endpoint",
+        "method",
+        "model",
+        "outcome",
+        "path",
+        "protocol",
+        "provider_type",
+        "received",
+        "request_id",
+        "route",
+        "seconds",
+        "sent",
+        "status",
+        "time",
+        "usage",
+    )
+
+    def __init__(self, request_id: str, time: float, method: str = "", path: str = "") -> None:
+        self.request_id = request_id
+        self.time = time
+        """Seconds since the epoch, at the start."""
+        self.method = method
+        self.path = path
+        """Without the query."""
+        self.protocol = ""
+        self.route = ""
+        self.model = ""
+        self.provider_type = ""
+        self.endpoint = ""
+        """Host and port; for the operator's eyes only."""
+        self.status = 0
+        self.received = 0
+        """Bytes of the request body."""
+        self.sent = 0
+        """Bytes of the response body."""
+        self.seconds = 0.0
+        self.outcome = Outcome.COMPLETED
+        self.detail = ""
+        """Why it failed, for the operator."""
+        self.usage: TokenUsage | None = None
+
+
+def printable(text: str, most: int = 200) -> str:
+    """Text from outside, fit for one line of a log: control characters escaped, length bounded."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:most])
+
+
+def human_line(record: Record) -> str:
+    """One line for a person."""
+    what = f"{printable(record.method, 16)} {printable(record.path)}" if record.method else "connection"
+    parts = [f"pointsman: {record.outcome} {what}"]
+    if record.status:
+        parts.append(f"status={record.status}")
+    if record.route:
+        parts.append(f"route={printable(record.route)} model={printable(record.model)}")
+    if record.usage is not None:
+        parts.append(f"tokens={record.usage.input_tokens}+{record.usage.output_tokens}")
+    if record.outcome is not Outcome.REJECTED:
+        parts.append(f"in={record.received} out={record.sent} ms={record.seconds * 1000:.0f}")
+    if record.detail:
+        parts.append(f"detail={printable(record.detail)!r}")
+    return " ".join(parts)

@@ -1,0 +1,120 @@
+"""Calls over HTTP/1.1: to providers, and over a unix socket to the local engine."""
+
+from collections.abc import Awaitable, Callable
+
+from pointsman.core.candidate import Candidate
+from pointsman.core.limits import Limits
+from pointsman.core.secret import Secret
+from pointsman.proxy.call import Call
+from pointsman.proxy.sweep import Sweep
+from pointsman.proxy.upstream.connection import UpstreamConnection
+from pointsman.proxy.upstream.exchange import Exchange, StaleConnection
+from pointsman.proxy.upstream.pool import Origin, OriginPool, Pool
+from pointsman.routing.rewrite import RequestTemplate
+from pointsman.wire.json_model import splice_model
+
+_MOST_PREPARED = 64
+
+
+class _Prepared:
+    """What is derived from a candidate once and used for all of its requests."""
+
+    __slots__ = ("candidate", "header_seconds", "origin", "template")
+
+    def __init__(self, candidate: Candidate, pool: Pool, limits: Limits) -> None:
+        endpoint = candidate.endpoint
+        self.candidate = candidate
+        self.template = RequestTemplate(
+            candidate, candidate.api_key.reveal() if candidate.api_key else "", endpoint.authority
+        )
+        self.origin = pool.origin(
+            Origin(endpoint.host, endpoint.port, tls=endpoint.scheme == "https", ca_bundle=candidate.ca_bundle)
+        )
+        self.header_seconds = candidate.timeout_seconds or limits.response_header_seconds
+
+
+class HttpBackend:
+    """Calls providers."""
+
+    def __init__(self, pool: Pool, limits: Limits, sweep: Sweep) -> None:
+        self._pool = pool
+        self._limits = limits
+        self._sweep = sweep
+        self._prepared: dict[int, _Prepared] = {}
+
+    async def open(self, call: Call) -> Exchange:
+        """Send the request, over a kept connection if there is one, and wait for the head."""
+        prepared = self._prepare(call.candidate)
+        request = encode_call(call, prepared.template, self._limits)
+        return await send(request, prepared.origin, self._limits, self._sweep, prepared.header_seconds)
+
+    def _prepare(self, candidate: Candidate) -> _Prepared:
+        # Hashing a candidate costs more than the rest of this; its identity does as long as it is held here.
+        prepared = self._prepared.get(id(candidate))
+        if prepared is None or prepared.candidate is not candidate:
+            if len(self._prepared) >= _MOST_PREPARED:
+                self._prepared.clear()
+            prepared = self._prepared[id(candidate)] = _Prepared(candidate, self._pool, self._limits)
+        return prepared
+
+
+def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> bytes:
+    """The bytes of a request, its model pinned. Raises MalformedRequest for a body that cannot be pinned."""
+    if call.method == "GET" and not call.body:
+        pieces: tuple[bytes, ...] = ()
+    else:
+        pieces = splice_model(call.body, template.model, limits.json_keys)
+    return template.encode(call.method, call.path, call.query, call.fields, pieces)
+
+
+async def send(request: bytes, origin: OriginPool, limits: Limits, sweep: Sweep, header_seconds: float) -> Exchange:
+    """One attempt. A kept connection that dies without a byte of response is replaced once."""
+    connection = origin.take()
+    if connection is not None:
+        try:
+            return await _exchange(connection, request, limits, sweep, header_seconds)
+        except StaleConnection:
+            pass
+    return await _exchange(await origin.dial(), request, limits, sweep, header_seconds)
+
+
+async def _exchange(
+    connection: UpstreamConnection, request: bytes, limits: Limits, sweep: Sweep, header_seconds: float
+) -> Exchange:
+    exchange = Exchange(connection, limits, sweep, header_seconds, reused=connection.used)
+    try:
+        connection.send(exchange, request)
+        await exchange.opened()
+    except BaseException:
+        exchange.close()
+        raise
+    return exchange
+
+
+EngineAddress = tuple[str, Secret]
+"""Path of a unix socket, and the key the engine asks for."""
+
+
+class EngineBackend:
+    """Calls the local engine: the same HTTP, over its unix socket."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        limits: Limits,
+        sweep: Sweep,
+        address: Callable[[Candidate], Awaitable[EngineAddress]],
+    ) -> None:
+        self._pool = pool
+        self._limits = limits
+        self._sweep = sweep
+        self._address = address
+
+    async def open(self, call: Call) -> Exchange:
+        """Start the engine if need be, then call it."""
+        socket_path, key = await self._address(call.candidate)
+        template = RequestTemplate(call.candidate, key.reveal(), "localhost")
+        origin = self._pool.origin(Origin("engine", 0, unix_socket=socket_path))
+        request = encode_call(call, template, self._limits)
+        seconds = call.candidate.timeout_seconds or self._limits.response_header_seconds
+        return await send(request, origin, self._limits, self._sweep, seconds)

@@ -1,0 +1,239 @@
+"""One client's HTTP/1.1 connection: requests in, responses out, one at a time.
+
+It owns the client's deadlines and buffers. It never stops reading: a client that goes away must be noticed at any
+time, and after `pause_reading` neither FIN nor RST is.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from math import inf
+from typing import Protocol, cast
+
+from pointsman.core.errors import RequestTimeout, RouterError
+from pointsman.core.limits import Limits
+from pointsman.proxy.sweep import Sweep
+from pointsman.proxy.upstream.exchange import Flow
+from pointsman.wire.request import Request, RequestHead, RequestReader
+from pointsman.wire.response import error_answer
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LINGER_SECONDS = 2.0
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Service(Protocol):
+    """What answers requests. Both methods get checked HTTP; `admit` sees the head before the body is read."""
+
+    def admit(self, head: RequestHead) -> object:
+        """Decide from the head alone. Raises RouterError to refuse; what it returns is handed to `serve`."""
+
+    async def serve(self, admitted: object, request: Request, client: "ClientConnection") -> None:
+        """Answer. Never raises but CancelledError, which means that the client has gone."""
+
+    def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
+        """A request was refused without being served: note it, and give the header lines of the answer."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """The client's side of the data plane; works on a plain or a TLS transport alike."""
+
+    def __init__(
+        self,
+        service: Service,
+        limits: Limits,
+        sweep: Sweep,
+        *,
+        on_lost: Callable[["ClientConnection"], None],
+    ) -> None:
+        self._service = service
+        self._on_lost = on_lost
+        self._limits = limits
+        self._sweep = sweep
+        self._reader = RequestReader(limits)
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._admitted: object = None
+        self._deadline = inf
+        self._lingering = False
+        self._closed = False
+        self._flow: Flow | None = None
+        self._stalled_since = inf
+        self.keep_alive = True
+        """Whether the connection carries another request after this one."""
+        self.draining = False
+        """Set when the server shuts down: this request is the last."""
+
+    # Transport events
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._deadline = self._sweep.now() + self._limits.head_seconds
+        self._sweep.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._lingering or self._closed:
+            return
+        reader = self._reader
+        reader.receive(data)
+        if self._task is None:
+            self._advance()
+        elif reader.buffered > self._limits.pipelined_bytes:
+            self.abort()
+
+    def eof_received(self) -> bool | None:
+        # A client that half-closes has no use for the answer: no inference client does so, and a request that
+        # costs money must not go on for nobody.
+        self._gone()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone()
+        self._closed = True
+        self._sweep.discard(self)
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._stalled_since = self._sweep.now()
+        if self._flow is not None:
+            self._flow.pause()
+
+    def resume_writing(self) -> None:
+        self._stalled_since = inf
+        if self._flow is not None:
+            self._flow.resume()
+
+    def _gone(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    # Requests
+
+    def _advance(self) -> None:
+        head: RequestHead | None = None
+        try:
+            event = self._reader.next_event()
+            if event is None:
+                self._wait_for_more()
+                return
+            if type(event) is Request:
+                head = event.head
+                admitted = self._admitted
+                if admitted is None:
+                    admitted = self._service.admit(head)
+                self._admitted = None
+                self._start(admitted, event)
+                return
+            head = cast(RequestHead, event)
+            self._admitted = self._service.admit(head)
+            if head.expects_continue:
+                self.write(_CONTINUE)
+            self._deadline = self._sweep.now() + self._limits.body_progress_seconds
+        except RouterError as error:
+            self._refuse(error, head)
+
+    def _wait_for_more(self) -> None:
+        if self._reader.in_body:
+            self._deadline = self._sweep.now() + self._limits.body_progress_seconds
+        elif self._deadline == inf:
+            seconds = self._limits.head_seconds if self._reader.in_request else self._limits.keep_alive_seconds
+            self._deadline = self._sweep.now() + seconds
+
+    def _start(self, admitted: object, request: Request) -> None:
+        self._deadline = inf
+        self.keep_alive = request.head.keep_alive and not self.draining
+        # The task is owned by this connection, which cancels it and outlives it.
+        self._task = asyncio.get_running_loop().create_task(self._run(admitted, request))
+
+    async def _run(self, admitted: object, request: Request) -> None:
+        try:
+            await self._service.serve(admitted, request, self)
+        finally:
+            self._flow = None
+            self._task = None
+        if self._closed:
+            return
+        if not self.keep_alive:
+            self.close()
+        elif self._reader.buffered:
+            self._advance()
+        else:
+            self._deadline = self._sweep.now() + self._limits.keep_alive_seconds
+
+    def _refuse(self, error: RouterError, head: RequestHead | None) -> None:
+        """Answer before the request was read to its end. What follows it on the wire is never parsed."""
+        self.write(error_answer(error, self._service.refused(error, head), keep_alive=False))
+        self._linger()
+
+    def _linger(self) -> None:
+        # Closing with unread bytes makes the kernel reset the connection, and the answer could be lost with it.
+        self._lingering = True
+        self._deadline = self._sweep.now() + _LINGER_SECONDS
+        if self._transport is not None:
+            self._transport.write_eof()
+
+    # Deadlines
+
+    def sweep(self, now: float) -> None:
+        """Close what is overdue."""
+        if now - self._stalled_since >= self._limits.client_stall_seconds:
+            self.abort()
+        elif now < self._deadline:
+            return
+        elif self._lingering or not self._reader.in_request:
+            self._deadline = inf
+            self.abort() if self._lingering else self.close()
+        else:
+            self._deadline = inf
+            self._refuse(RequestTimeout("the client stopped sending in the middle of a request"), None)
+
+    # What `serve` uses
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; nothing happens when the client has gone."""
+        if self._transport is not None and not self._closed:
+            self._transport.write(data)
+
+    def attach(self, flow: Flow) -> None:
+        """From now on a slow client slows this down."""
+        self._flow = flow
+        if self._stalled_since != inf:
+            flow.pause()
+
+    def close(self) -> None:
+        """Close when everything written has been sent."""
+        self._closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def cut(self, *, visibly: bool) -> None:
+        """End the connection in the middle of a response, so that the client's own framing tells it so.
+
+        `visibly` forces a reset: without chunked framing an orderly close would look like the end of the body.
+        """
+        transport = self._transport
+        self._closed = True
+        if transport is None:
+            return
+        if visibly:
+            raw = transport.get_extra_info("socket")
+            if raw is not None and raw.family != socket.AF_UNIX:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            transport.abort()
+        else:
+            getattr(transport, "cut", transport.close)()
+
+    def abort(self) -> None:
+        """Close at once, whatever is still unsent."""
+        self._closed = True
+        self._gone()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def drain(self) -> None:
+        """Close after the request in progress, or now."""
+        self.draining = True
+        self.keep_alive = False
+        if self._task is None:
+            self.close()

@@ -1,0 +1,162 @@
+"""The data plane as one object: a bundle in, sockets served, system calls answered.
+
+It composes what is in this package. Where bundles come from, how sockets are made and what the engine is belongs to
+whoever makes a Router.
+"""
+
+import asyncio
+import itertools
+import secrets
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pointsman.core.candidate import Bundle, Candidate
+from pointsman.core.errors import MalformedRequest, UpstreamProtocol, UpstreamUnavailable
+from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.events.operation_log import OperationLog
+from pointsman.proxy.backends.http import EngineAddress, EngineBackend, HttpBackend
+from pointsman.proxy.backends.mock import MockBackend
+from pointsman.proxy.call import Backend, Call
+from pointsman.proxy.client_connection import ClientConnection
+from pointsman.proxy.dispatch import REPLACED_BODIES, Dispatcher
+from pointsman.proxy.relay import Collector
+from pointsman.proxy.route_table import RouteTable
+from pointsman.proxy.sweep import Sweep
+from pointsman.proxy.tunnel import Tunnel
+from pointsman.proxy.upstream.pool import Pool
+from pointsman.proxy.upstream.resolve import Resolver
+from pointsman.routing.plan import select_candidate
+
+_DRAIN_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedResponse:
+    """A whole answer of `system_inference`."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+class Router:
+    """Make it inside a running event loop; close it there."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        log: OperationLog,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        engine_address: Callable[[Candidate], Awaitable[EngineAddress]] | None = None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._limits = limits
+        self._log = log
+        self._sweep = Sweep(loop, limits.sweep_seconds, loop.time)
+        self._resolver = Resolver()
+        self._pool = Pool(limits, self._sweep, self._resolver)
+        self.routes = RouteTable(bundle)
+        http = HttpBackend(self._pool, limits, self._sweep)
+        self._backends: dict[str, Backend] = {"http": http, "https": http, "mock": MockBackend(limits)}
+        if engine_address is not None:
+            self._backends["gguf"] = EngineBackend(self._pool, limits, self._sweep, engine_address)
+        prefix, numbers = secrets.token_hex(6), itertools.count(1)
+        self._dispatcher = Dispatcher(
+            self.routes,
+            self._backends,
+            log,
+            limits,
+            clock=loop.time,
+            request_ids=lambda: f"{prefix}-{next(numbers):x}",
+        )
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[ClientConnection] = set()
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    async def serve_tunnel(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> None:
+        """Serve CONNECT to the door on a listening socket, until `close`."""
+
+        def tunnel() -> Tunnel:
+            return Tunnel(self._new_connection, tls_context, self._dispatcher, self._limits, self._sweep)
+
+        await self._listen(listener, tunnel)
+
+    async def serve_plain(self, listener: socket.socket) -> None:
+        """Serve the same requests without CONNECT and TLS. For benchmarks; nothing authenticates the client."""
+        await self._listen(listener, self._new_connection)
+
+    async def _listen(self, listener: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> None:
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_server(protocol, sock=listener, backlog=1024))
+
+    def _new_connection(self) -> ClientConnection:
+        connection = ClientConnection(self._dispatcher, self._limits, self._sweep, on_lost=self._forget)
+        self._connections.add(connection)
+        self._none_left.clear()
+        return connection
+
+    def _forget(self, connection: ClientConnection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._none_left.set()
+
+    async def system_inference(
+        self, protocol: str, method: str, path: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> BufferedResponse:
+        """Call the `sandbox-system` route in process; no request through a listener reaches it.
+
+        The answer is whole: at most `Limits.response_body_bytes`, within the route's timeout (0: 60 s). Raises
+        NotConfigured when there is no system route, NoCompatibleRoute, MalformedRequest, UpstreamUnavailable
+        (also for a timeout) and UpstreamProtocol (also for a body that is cut or too large).
+        """
+        candidate = select_candidate(self.routes.bundle.system_routes, protocol)
+        if (
+            not path.startswith("/")
+            or not (method + path).isascii()
+            or not (method + path).isprintable()
+            or " " in path
+        ):
+            raise MalformedRequest("the path of a system call must be an absolute path of visible ASCII characters")
+        plain, mark, query = path.partition("?")
+        fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        call = Call(candidate, protocol, method, plain, mark + query, fields, body)
+        try:
+            async with asyncio.timeout(candidate.timeout_seconds or self._limits.buffered_seconds):
+                return await self._collect(call)
+        except TimeoutError:
+            raise UpstreamUnavailable("no complete response in time") from None
+
+    async def _collect(self, call: Call) -> BufferedResponse:
+        response = await self._backends[call.candidate.endpoint.scheme].open(call)
+        try:
+            collector = Collector()
+            truncated = await response.relay(collector)
+            if truncated:
+                raise UpstreamProtocol(truncated)
+            head = response.head
+            headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.fields)
+            return BufferedResponse(head.status, headers, REPLACED_BODIES.get(head.status) or collector.value())
+        finally:
+            response.close()
+
+    async def close(self) -> None:
+        """Stop listening, give requests in progress half a second, then cut what is left."""
+        for server in self._servers:
+            server.close()
+        for connection in tuple(self._connections):
+            connection.drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await self._none_left.wait()
+        for connection in tuple(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)
+        self._pool.close()
+        self._resolver.close()
+        self._sweep.close()
+        self._log.flush()

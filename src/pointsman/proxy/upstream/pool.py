@@ -1,0 +1,149 @@
+"""Kept connections, by origin."""
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from math import inf
+
+from pointsman.core.errors import UpstreamUnavailable
+from pointsman.core.limits import Limits
+from pointsman.proxy.sweep import Sweep
+from pointsman.proxy.tls_transport import TlsTransport
+from pointsman.proxy.upstream.connection import UpstreamConnection
+from pointsman.proxy.upstream.resolve import Resolver
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a connection is kept for: two requests share one only when all of this is equal."""
+
+    host: str
+    port: int
+    tls: bool = False
+    ca_bundle: str = ""
+    unix_socket: str = ""
+
+
+class OriginPool:
+    """Connections to one origin; the one used last is used next.
+
+    It never waits for one to become free: concurrency is the client's.
+    """
+
+    def __init__(self, pool: "Pool", origin: Origin) -> None:
+        self._pool = pool
+        self._origin = origin
+        self._keep_seconds = pool.limits.idle_tls_seconds if origin.tls else pool.limits.idle_clear_seconds
+        self._idle: list[UpstreamConnection] = []
+
+    def put(self, connection: UpstreamConnection) -> None:
+        """Keep a connection for the next request."""
+        connection.idle_since = self._pool.now()
+        self._idle.append(connection)
+
+    def remove(self, connection: UpstreamConnection) -> None:
+        """Forget a connection that is gone."""
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def take(self) -> UpstreamConnection | None:
+        """A kept connection that looks alive."""
+        oldest = self._pool.now() - self._keep_seconds
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open and connection.idle_since >= oldest:
+                return connection
+            connection.close()
+        return None
+
+    def close_idle(self, now: float) -> None:
+        """Close connections that have been idle for too long at `now`."""
+        oldest = now - self._keep_seconds
+        for connection in [kept for kept in self._idle if kept.idle_since < oldest]:
+            connection.close()
+
+    async def dial(self) -> UpstreamConnection:
+        """A new connection. Raises UpstreamUnavailable, after `Limits.connect_seconds` at the latest."""
+        origin = self._origin
+        connection = UpstreamConnection(self)
+        try:
+            async with asyncio.timeout(self._pool.limits.connect_seconds):
+                if origin.unix_socket:
+                    await asyncio.get_running_loop().create_unix_connection(lambda: connection, origin.unix_socket)
+                elif origin.tls:
+                    await self._dial_tls(connection)
+                else:
+                    sock = await self._pool.resolver.connect(origin.host, origin.port)
+                    await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
+        except TimeoutError:
+            raise UpstreamUnavailable(f"no connection to {origin.host}:{origin.port} in time") from None
+        except OSError as error:
+            raise UpstreamUnavailable(f"cannot connect: {error.strerror or error}") from None
+        return connection
+
+    async def _dial_tls(self, connection: UpstreamConnection) -> None:
+        origin, loop = self._origin, asyncio.get_running_loop()
+        settled: asyncio.Future[str] = loop.create_future()
+
+        def on_settled(reason: str) -> None:
+            if not settled.done():
+                settled.set_result(reason)
+
+        context = self._pool.tls_context(origin.ca_bundle)
+        sock = await self._pool.resolver.connect(origin.host, origin.port)
+        transport, _ = await loop.create_connection(
+            lambda: TlsTransport(
+                context, connection, server_side=False, server_hostname=origin.host, on_settled=on_settled
+            ),
+            sock=sock,
+        )
+        try:
+            reason = await settled
+        except asyncio.CancelledError:
+            transport.abort()
+            raise
+        if reason:
+            raise UpstreamUnavailable(f"{origin.host}:{origin.port}: {reason}")
+
+
+class Pool:
+    """The connections of every origin."""
+
+    def __init__(self, limits: Limits, sweep: Sweep, resolver: Resolver) -> None:
+        self.limits = limits
+        self.resolver = resolver
+        self.now = sweep.now
+        self._sweep = sweep
+        self._origins: dict[Origin, OriginPool] = {}
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        sweep.add(self)
+
+    def origin(self, origin: Origin) -> OriginPool:
+        """The connections of one origin."""
+        pool = self._origins.get(origin)
+        if pool is None:
+            pool = self._origins[origin] = OriginPool(self, origin)
+        return pool
+
+    def tls_context(self, ca_bundle: str) -> ssl.SSLContext:
+        """How an upstream's certificate is verified: against a bundle file, or the system's store."""
+        context = self._contexts.get(ca_bundle)
+        if context is None:
+            context = ssl.create_default_context(cafile=ca_bundle or None)
+            # create_default_context obeys SSLKEYLOGFILE, which would hand every session's keys to a file.
+            context.keylog_filename = None  # type: ignore[assignment]  # typeshed: str
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.set_alpn_protocols(["http/1.1"])
+            self._contexts[ca_bundle] = context
+        return context
+
+    def sweep(self, now: float) -> None:
+        """Close connections that have been idle for too long."""
+        for pool in self._origins.values():
+            pool.close_idle(now)
+
+    def close(self) -> None:
+        """Close everything that is idle."""
+        self._sweep.discard(self)
+        for pool in self._origins.values():
+            pool.close_idle(inf)

@@ -1,0 +1,253 @@
+"""Reading HTTP/1.1 requests by a grammar stricter than any upstream's.
+
+What this module accepts, every other implementation reads the same way. It owns framing and field grammar; which
+targets and hosts are welcome is decided in `routing.pattern`.
+"""
+
+import re
+
+from pointsman.core.errors import (
+    BodyTooLarge,
+    EncodedBody,
+    ExpectationFailed,
+    HeadTooLarge,
+    MalformedRequest,
+    TargetTooLong,
+)
+from pointsman.core.limits import Limits
+from pointsman.wire.chunked import ChunkedDecoder
+from pointsman.wire.headers import TOKEN, Fields, parse_fields
+
+_REQUEST_LINE = re.compile(rb"(" + TOKEN + rb") ([!-~]+) HTTP/1\.([01])\r\n")
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
+BROKEN_EARLY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r[^\n]|\A[\r\n]")
+"""What no continuation of an unfinished head can mend."""
+
+_ROOM_FOR_LINE_END = 2
+
+
+class RequestHead:
+    """A checked request head. Not a dataclass: one is made per request, on the hot path."""
+
+    __slots__ = (
+        "chunked",
+        "content_length",
+        "expects_continue",
+        "fields",
+        "host",
+        "keep_alive",
+        "method",
+        "minor",
+        "target",
+    )
+
+    def __init__(self, method: str, target: str, minor: int, fields: Fields) -> None:
+        self.method = method
+        self.target = target
+        """As sent: origin-form, absolute-form or, for CONNECT, an authority."""
+        self.minor = minor
+        """HTTP/1.minor"""
+        self.fields = fields
+        self.host = b""
+        self.content_length = 0
+        self.chunked = False
+        self.keep_alive = minor == 1
+        self.expects_continue = False
+
+
+class Request:
+    """A complete request."""
+
+    __slots__ = ("body", "head")
+
+    def __init__(self, head: RequestHead, body: bytes) -> None:
+        self.head = head
+        self.body = body
+
+
+def parse_head(block: bytes, limits: Limits) -> RequestHead:
+    """Check and take apart a whole head, its last empty line left out.
+
+    Raises MalformedRequest, TargetTooLong, HeadTooLarge, ExpectationFailed, EncodedBody.
+    """
+    line = _REQUEST_LINE.match(block)
+    if line is None:
+        raise MalformedRequest("malformed request line")
+    if line.end() - _ROOM_FOR_LINE_END > limits.request_line_bytes:
+        raise TargetTooLong
+    fields = parse_fields(block, line.end())
+    if fields is None:
+        raise MalformedRequest("malformed header field")
+    if len(fields) > limits.head_fields:
+        raise HeadTooLarge
+    head = RequestHead(line[1].decode("ascii"), line[2].decode("ascii"), line[3] == b"1", fields)
+    hosts = lengths = codings = 0
+    for name, value in fields:
+        rule = _RULES.get(name.lower())
+        if rule is None:
+            continue
+        if rule is _read_host:
+            hosts += 1
+        elif rule is _read_content_length:
+            lengths += 1
+        elif rule is _read_transfer_encoding:
+            codings += 1
+        rule(head, value)
+    if hosts > 1 or lengths > 1 or codings > 1 or (lengths and codings):
+        raise MalformedRequest("repeated or conflicting Host or framing fields")
+    if not hosts and head.minor:
+        raise MalformedRequest("no Host field")
+    return head
+
+
+def _read_host(head: RequestHead, value: bytes) -> None:
+    value = value.rstrip(b" \t")
+    if not _HOST.fullmatch(value):
+        raise MalformedRequest("malformed Host")
+    head.host = value
+
+
+def _read_content_length(head: RequestHead, value: bytes) -> None:
+    value = value.rstrip(b" \t")
+    if not _CONTENT_LENGTH.fullmatch(value):
+        raise MalformedRequest("malformed Content-Length")
+    head.content_length = int(value)
+
+
+def _read_transfer_encoding(head: RequestHead, value: bytes) -> None:
+    if value.rstrip(b" \t").lower() != b"chunked" or not head.minor:
+        raise MalformedRequest("unsupported Transfer-Encoding")
+    head.chunked = True
+
+
+def _read_connection(head: RequestHead, value: bytes) -> None:
+    options = [option.strip().lower() for option in value.split(b",")]
+    if b"close" in options:
+        head.keep_alive = False
+    elif b"keep-alive" in options and not head.minor:
+        head.keep_alive = True
+
+
+def _read_expect(head: RequestHead, value: bytes) -> None:
+    if value.rstrip(b" \t").lower() != b"100-continue":
+        raise ExpectationFailed
+    head.expects_continue = bool(head.minor)
+
+
+def _read_content_encoding(head: RequestHead, value: bytes) -> None:
+    if value.rstrip(b" \t").lower() not in (b"", b"identity"):
+        raise EncodedBody
+
+
+_RULES = {
+    b"host": _read_host,
+    b"content-length": _read_content_length,
+    b"transfer-encoding": _read_transfer_encoding,
+    b"connection": _read_connection,
+    b"expect": _read_expect,
+    b"content-encoding": _read_content_encoding,
+}
+
+
+class RequestReader:
+    """Reads one connection's requests, one after the other.
+
+    `receive` takes bytes; `next_event` gives a RequestHead when a head has arrived ahead of its body, then the
+    Request; a request that has arrived whole comes as a Request at once. None: more bytes are needed. Errors are
+    raised by `next_event` and end the connection.
+    """
+
+    __slots__ = ("_body", "_buffer", "_decoder", "_head", "_limits", "_missing", "_scanned")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._buffer = b""
+        self._scanned = 0
+        self._head: RequestHead | None = None
+        self._body: list[bytes] = []
+        self._missing = 0
+        self._decoder: ChunkedDecoder | None = None
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held that belong to no request yet handed out."""
+        return len(self._buffer)
+
+    @property
+    def in_request(self) -> bool:
+        """Whether a request has begun to arrive."""
+        return bool(self._buffer) or self._head is not None
+
+    @property
+    def in_body(self) -> bool:
+        """Whether a head is complete and its body is not."""
+        return self._head is not None
+
+    def receive(self, data: bytes) -> None:
+        """Take the next bytes of the connection."""
+        self._buffer = self._buffer + data if self._buffer else data
+
+    def next_event(self) -> RequestHead | Request | None:
+        """What the bytes received so far amount to."""
+        if self._head is not None:
+            return self._continue_body(self._head)
+        buffer = self._buffer
+        if not buffer:
+            return None
+        end = buffer.find(b"\r\n\r\n", self._scanned)
+        if end < 0:
+            self._check_unfinished(buffer)
+            self._scanned = max(len(buffer) - 3, 0)
+            return None
+        self._scanned = 0
+        if end + 4 > self._limits.head_bytes:
+            raise self._too_large(buffer)
+        head = parse_head(buffer[: end + 2], self._limits)
+        if head.content_length > self._limits.body_bytes:
+            raise BodyTooLarge
+        return self._start_body(head, buffer, end + 4)
+
+    def _start_body(self, head: RequestHead, buffer: bytes, start: int) -> RequestHead | Request | None:
+        stop = start + head.content_length
+        if not head.chunked and len(buffer) >= stop:
+            self._buffer = buffer[stop:]
+            return Request(head, buffer[start:stop])
+        self._head = head
+        self._buffer = buffer[start:]
+        self._missing = head.content_length
+        self._decoder = ChunkedDecoder(self._limits) if head.chunked else None
+        return self._continue_body(head) or head
+
+    def _continue_body(self, head: RequestHead) -> Request | None:
+        data, self._buffer = self._buffer, b""
+        if self._decoder is not None:
+            self._decoder.receive(data)
+            if not self._decoder.done:
+                return None
+            body, self._buffer = self._decoder.body(), self._decoder.rest()
+            self._decoder = None
+        else:
+            if len(data) < self._missing:
+                self._body.append(data)
+                self._missing -= len(data)
+                return None
+            self._body.append(data[: self._missing])
+            body, self._buffer = b"".join(self._body), data[self._missing :]
+            self._body = []
+        self._head = None
+        return Request(head, body)
+
+    def _check_unfinished(self, buffer: bytes) -> None:
+        if BROKEN_EARLY.search(buffer, max(self._scanned - 1, 0)):
+            raise MalformedRequest("malformed request head")
+        if len(buffer) >= self._limits.head_bytes or not self._line_fits(buffer):
+            raise self._too_large(buffer)
+
+    def _line_fits(self, buffer: bytes) -> bool:
+        if len(buffer) <= self._limits.request_line_bytes:
+            return True
+        return buffer.find(b"\r", 0, self._limits.request_line_bytes + 1) >= 0
+
+    def _too_large(self, buffer: bytes) -> HeadTooLarge | TargetTooLong:
+        return HeadTooLarge() if self._line_fits(buffer) else TargetTooLong()

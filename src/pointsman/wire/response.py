@@ -1,0 +1,266 @@
+"""Reading upstream responses, and writing response heads and answers of our own.
+
+Reading is llhttp (httptools) with its gaps closed: interim responses are counted and dropped, a second response
+glued to the first is noticed, a body that ends with its connection is told from one that was cut.
+"""
+
+import re
+
+import httptools
+import msgspec
+
+from pointsman.core.errors import RouterError, UpstreamProtocol
+from pointsman.core.limits import Limits
+from pointsman.wire.headers import HOP_BY_HOP, Fields, connection_options
+
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_BODILESS = frozenset({204, 304})
+_OUR_PREFIX = b"x-pointsman-"
+_DROPPED = HOP_BY_HOP | {b"content-length"}
+_REDACTED = _DROPPED | {b"content-encoding", b"content-type", b"www-authenticate"}
+
+CHUNK_END = b"\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+class ResponseHead:
+    """Status and fields of an upstream response. One is made per request, on the hot path."""
+
+    __slots__ = ("fields", "reason", "status")
+
+    def __init__(self, status: int, reason: bytes, fields: Fields) -> None:
+        self.status = status
+        self.reason = reason
+        self.fields = fields
+
+    def value(self, name: bytes) -> bytes:
+        """The first field of that lower-case name, or nothing."""
+        for key, value in self.fields:
+            if key.lower() == name:
+                return value
+        return b""
+
+    @property
+    def is_event_stream(self) -> bool:
+        """Whether the body is an identity-coded event stream, the only kind that is cut into events."""
+        if not self.value(b"content-type").lower().startswith(b"text/event-stream"):
+            return False
+        return self.value(b"content-encoding").strip().lower() in (b"", b"identity")
+
+
+class ResponseReader:
+    """Reads one response. Feed it with `receive`; then look at `head`, `take_body`, `complete`.
+
+    Raises UpstreamProtocol for what is not one well-formed response.
+    """
+
+    __slots__ = (
+        "_body",
+        "_fields",
+        "_framed",
+        "_head_bytes",
+        "_interim",
+        "_limits",
+        "_parser",
+        "_reason",
+        "complete",
+        "extra",
+        "head",
+        "reusable",
+    )
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._fields: Fields = []
+        self._reason = b""
+        self._body: list[bytes] = []
+        self._head_bytes = 0
+        self._interim = 0
+        self._framed = False
+        self.head: ResponseHead | None = None
+        self.complete = False
+        self.reusable = False
+        """Set when complete: the connection may carry another request."""
+        self.extra = False
+        """Bytes came behind the response: the connection is not to be trusted."""
+
+    def receive(self, data: bytes) -> None:
+        """Take what one read of the connection delivered."""
+        if self.complete:
+            self.extra = True
+            return
+        if self._parser is None:
+            return
+        if self.head is None:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            raise UpstreamProtocol("upstream switched protocols") from None
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            if isinstance(cause, UpstreamProtocol):
+                raise cause from None
+            raise UpstreamProtocol(f"malformed response: {error}") from None
+        if self.head is None and self._head_bytes > self._limits.response_head_bytes:
+            raise UpstreamProtocol("response head too large")
+
+    def take_body(self) -> bytes:
+        """The body bytes since the last call, as one piece."""
+        body = self._body
+        if not body:
+            return b""
+        piece = body[0] if len(body) == 1 else b"".join(body)
+        body.clear()
+        return piece
+
+    def end_of_connection(self) -> bool:
+        """The upstream closed. True when that is how this body ends, False when something is missing."""
+        if self.head is not None and not self.complete and not self._framed:
+            self.complete = True
+        return self.complete
+
+    def detach(self) -> None:
+        """Break the cycle between this object and its parser, so that both go at once."""
+        self._parser = None
+
+    # What follows is called by the parser.
+
+    def on_status(self, reason: bytes) -> None:
+        self._reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.head is None:  # otherwise a trailer, which is dropped
+            self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        if parser is None:
+            return
+        status = parser.get_status_code()
+        if 100 <= status < 200:
+            self._interim += 1
+            if self._interim > self._limits.interim_responses or status == 101:
+                raise UpstreamProtocol("too many or unusable interim responses")
+            return
+        fields = self._fields
+        if status > 599 or len(fields) > self._limits.response_head_fields:
+            raise UpstreamProtocol("unusable status or too many header fields")
+        bad_value = _BAD_VALUE.search
+        for name, value in fields:
+            if bad_value(value):
+                raise UpstreamProtocol("control character in a header field")
+            if len(name) in (14, 17) and name.lower() in (b"content-length", b"transfer-encoding"):
+                self._framed = True
+        self._framed = self._framed or status in _BODILESS
+        self.head = ResponseHead(status, self._reason, fields)
+
+    def on_body(self, data: bytes) -> None:
+        self._body.append(data)
+
+    def on_message_begin(self) -> None:
+        if self.complete:
+            self.extra = True
+
+    def on_message_complete(self) -> None:
+        if self.head is None:  # an interim response
+            self._fields = []
+            self._reason = b""
+            return
+        if not self.complete and self._parser is not None:
+            # should_keep_alive is right only here; see httptools
+            self.reusable = self._parser.should_keep_alive() and self._framed
+            self.complete = True
+
+
+def relayed_head(head: ResponseHead, own: bytes, *, minor: int, keep_alive: bool) -> bytes:
+    """The client's view of an upstream head: the same, less hop-by-hop and framing fields, plus our own lines."""
+    options = _NO_OPTIONS
+    lines = [b"HTTP/1.1 %d %s" % (head.status, head.reason)]
+    for name, value in head.fields:
+        lower = name.lower()
+        if lower in _DROPPED:
+            if lower == b"connection":
+                options = connection_options(head.fields)
+            continue
+        if lower.startswith(_OUR_PREFIX):
+            continue
+        lines.append(name + b": " + value)
+    if options:
+        lines = [line for line in lines if line.split(b":", 1)[0].lower() not in options]
+    return _finish_head(lines, own, head.status, minor, keep_alive)
+
+
+_NO_OPTIONS: frozenset[bytes] = frozenset()
+
+
+def _finish_head(lines: list[bytes], own: bytes, status: int, minor: int, keep_alive: bool) -> bytes:
+    if minor and status not in _BODILESS:
+        lines.append(b"transfer-encoding: chunked")
+    if not keep_alive:
+        lines.append(b"connection: close")
+    return b"\r\n".join(lines) + b"\r\n" + own + b"\r\n"
+
+
+def redacted_head(head: ResponseHead, own: bytes, *, length: int, keep_alive: bool) -> bytes:
+    """Head of an answer whose body is replaced: the upstream's status and harmless fields, a JSON body of ours."""
+    options = connection_options(head.fields)
+    lines = [b"HTTP/1.1 %d %s" % (head.status, head.reason)]
+    for name, value in head.fields:
+        lower = name.lower()
+        if lower not in _REDACTED and lower not in options and not lower.startswith(_OUR_PREFIX):
+            lines.append(name + b": " + value)
+    lines.append(b"content-type: application/json")
+    lines.append(b"content-length: %d" % length)
+    if not keep_alive:
+        lines.append(b"connection: close")
+    return b"\r\n".join(lines) + b"\r\n" + own + b"\r\n"
+
+
+def has_body(status: int) -> bool:
+    """Whether a response of that status to GET or POST carries a body."""
+    return status not in _BODILESS
+
+
+_REASONS = {
+    400: b"Bad Request",
+    401: b"Unauthorized",
+    403: b"Forbidden",
+    408: b"Request Timeout",
+    413: b"Payload Too Large",
+    414: b"URI Too Long",
+    415: b"Unsupported Media Type",
+    417: b"Expectation Failed",
+    431: b"Request Header Fields Too Large",
+    502: b"Bad Gateway",
+    503: b"Service Unavailable",
+}
+
+
+def error_body(text: str, hint: str = "") -> bytes:
+    """The JSON object of an answer of our own."""
+    return msgspec.json.encode({"error": text, "hint": hint} if hint else {"error": text})
+
+
+def error_answer(error: RouterError, own: bytes, *, keep_alive: bool) -> bytes:
+    """A whole response that tells the client of an error; nothing in it depends on `error.detail`."""
+    body = error_body(error.text, error.hint)
+    connection = b"" if keep_alive else b"connection: close\r\n"
+    return b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%s%s\r\n%s" % (
+        error.status,
+        _REASONS[error.status],
+        len(body),
+        connection,
+        own,
+        body,
+    )
+
+
+def error_event(protocol: str, reason: str) -> bytes:
+    """The one event that ends a truncated event stream (DESIGN 6.3 and D21)."""
+    message = f"response truncated: {reason}"
+    if protocol == "anthropic_messages":
+        error = {"type": "proxy_stream_error", "message": message}
+        return b"event: error\ndata: " + msgspec.json.encode({"type": "error", "error": error}) + b"\n\n"
+    return b"data: " + msgspec.json.encode({"error": {"message": message, "type": "proxy_stream_error"}}) + b"\n\n"
