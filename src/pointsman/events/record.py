@@ -64,21 +64,20 @@ class Record:
 
 def printable(text: str, most: int = 200) -> str:
     """Text from outside, fit for one line of a log: control characters escaped, length bounded."""
+    if text.isprintable() and len(text) <= most:
+        return text
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:most])
 
 
 def human_line(record: Record) -> str:
-    """One line for a person."""
-    what = f"{printable(record.method, 16)} {printable(record.path)}" if record.method else "connection"
-    parts = [f"pointsman: {record.outcome} {what}"]
-    if record.status:
-        parts.append(f"status={record.status}")
+    """One line for a person. Method and path have passed the request grammar, names the route file's: no escapes."""
+    line = f"pointsman: {record.outcome.value} {record.method} {record.path[:200]} status={record.status}"
     if record.route:
-        parts.append(f"route={printable(record.route)} model={printable(record.model)}")
+        line += f" route={record.route} model={record.model}"
     if record.usage is not None:
-        parts.append(f"tokens={record.usage.input_tokens}+{record.usage.output_tokens}")
+        line += f" tokens={record.usage.input_tokens}+{record.usage.output_tokens}"
     if record.outcome is not Outcome.REJECTED:
-        parts.append(f"in={record.received} out={record.sent} ms={record.seconds * 1000:.0f}")
+        line += f" in={record.received} out={record.sent} ms={record.seconds * 1000:.0f}"
     if record.detail:
-        parts.append(f"detail={printable(record.detail)!r}")
-    return " ".join(parts)
+        line += f" detail={printable(record.detail)!r}"
+    return line

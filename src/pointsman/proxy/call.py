@@ -1,25 +1,26 @@
 """What a dispatcher asks of a backend, and what it gets."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from pointsman.core.candidate import Candidate
 from pointsman.proxy.upstream.exchange import BodySink, Flow
-from pointsman.wire.headers import Fields
+from pointsman.wire.request import RequestHead
 from pointsman.wire.response import ResponseHead
 
 
-@dataclass(slots=True)
 class Call:
-    """One attempt at one candidate. Not frozen: one is made per request, on the hot path."""
+    """One attempt at one candidate. Not a dataclass: one is made per request, on the hot path."""
 
-    candidate: Candidate
-    protocol: str
-    method: str
-    path: str
-    query: str
-    fields: Fields
-    body: bytes
+    __slots__ = ("body", "candidate", "head", "path", "protocol")
+
+    def __init__(self, candidate: Candidate, protocol: str, head: RequestHead, path: str, body: bytes) -> None:
+        self.candidate = candidate
+        self.protocol = protocol
+        self.head = head
+        """The client's: method and header fields."""
+        self.path = path
+        """With the query, as sent."""
+        self.body = body
 
 
 class Response(Flow, Protocol):

@@ -96,16 +96,8 @@ class Dispatcher:
         candidate = select_candidate(admitted.bundle.routes, admitted.protocol)
         record.route, record.model = candidate.route, candidate.model
         record.provider_type, record.endpoint = candidate.provider_type, candidate.endpoint.authority
-        head = request.head
-        call = Call(
-            candidate,
-            admitted.protocol,
-            head.method,
-            admitted.target.path,
-            admitted.target.query,
-            head.fields,
-            request.body,
-        )
+        head, target = request.head, admitted.target
+        call = Call(candidate, admitted.protocol, head, target.path + target.query, request.body)
         response = await self._backends[candidate.endpoint.scheme].open(call)
         try:
             await self._answer(response, candidate, head.minor, client, record)
@@ -161,7 +153,7 @@ class Dispatcher:
 
 
 def _own_lines(request_id: str, attempts: int) -> bytes:
-    return f"x-pointsman-request-id: {request_id}\r\nx-pointsman-attempts: {attempts}\r\n".encode("ascii")
+    return b"x-pointsman-request-id: %b\r\nx-pointsman-attempts: %d\r\n" % (request_id.encode("ascii"), attempts)
 
 
 def _safe(text: str) -> str:

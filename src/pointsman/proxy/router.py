@@ -29,6 +29,7 @@ from pointsman.proxy.tunnel import Tunnel
 from pointsman.proxy.upstream.pool import Pool
 from pointsman.proxy.upstream.resolve import Resolver
 from pointsman.routing.plan import select_candidate
+from pointsman.wire.request import RequestHead
 
 _DRAIN_SECONDS = 0.5
 
@@ -122,9 +123,8 @@ class Router:
             or " " in path
         ):
             raise MalformedRequest("the path of a system call must be an absolute path of visible ASCII characters")
-        plain, mark, query = path.partition("?")
         fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        call = Call(candidate, protocol, method, plain, mark + query, fields, body)
+        call = Call(candidate, protocol, RequestHead(method, path, 1, fields), path, body)
         try:
             async with asyncio.timeout(candidate.timeout_seconds or self._limits.buffered_seconds):
                 return await self._collect(call)

@@ -6,7 +6,7 @@ Authentication and framing are ours, a few harmless fields are the client's, the
 import msgspec
 
 from pointsman.core.candidate import Candidate
-from pointsman.wire.headers import Fields
+from pointsman.wire.request import RequestHead
 
 _COMMON = ("content-type", "accept", "accept-encoding", "user-agent")
 _BEARER = "authorization"
@@ -38,16 +38,12 @@ class RequestTemplate:
         self.model = msgspec.json.encode(candidate.model)
         """The upstream model as JSON bytes, ready to be spliced in."""
 
-    def encode(self, method: str, path: str, query: str, fields: Fields, pieces: tuple[bytes, ...]) -> bytes:
-        """A whole request. `pieces` is the body; it gets a Content-Length unless it is an empty GET body."""
+    def encode(self, method: str, path: str, head: RequestHead, pieces: tuple[bytes, ...]) -> bytes:
+        """A whole request. `path` carries its query; `pieces` is the body, which gets a Content-Length."""
         kept, defaults = self._kept, self._defaults
         missing = dict(defaults) if defaults else None
-        lines = [
-            f"{method} {join_path(self._base_path, path)}{query} HTTP/1.1\r\n".encode("ascii"),
-            self._fixed,
-        ]
-        for name, value in fields:
-            lower = name.lower()
+        lines = [f"{method} {join_path(self._base_path, path)} HTTP/1.1\r\n".encode("ascii"), self._fixed]
+        for lower, (name, value) in zip(head.names, head.fields, strict=True):
             if lower in kept:
                 lines.append(name + b": " + value + b"\r\n")
                 if missing:
@@ -55,9 +51,7 @@ class RequestTemplate:
         if missing:
             lines.extend(name + b": " + value + b"\r\n" for name, value in missing.items())
         length = sum(map(len, pieces))
-        if length or method != "GET":
-            lines.append(b"content-length: %d\r\n" % length)
-        lines.append(b"\r\n")
+        lines.append(b"content-length: %d\r\n\r\n" % length if length or method != "GET" else b"\r\n")
         lines.extend(pieces)
         return b"".join(lines)
 

@@ -23,7 +23,36 @@ class _Key:
     __slots__ = ()
 
 
-_OBJECT = dict[_Key, msgspec.Raw]
+class _KeyReader:
+    """Decodes the top level of an object; collects the names as msgspec meets them."""
+
+    def __init__(self) -> None:
+        self._decoder = msgspec.json.Decoder(dict[_Key, msgspec.Raw], dec_hook=self._key)
+        self._names: list[str] = []
+        self._limit = 0
+
+    def _key(self, _: type, name: str) -> _Key:
+        self._names.append(name)
+        if len(self._names) > self._limit:
+            raise MalformedRequest("request body has too many top-level keys")
+        return _Key()
+
+    def read(self, body: bytes, key_limit: int) -> tuple[list[str], list[int]]:
+        """Decoded names of the top-level keys and the lengths of their values, in the order of the text."""
+        names = self._names = []
+        self._limit = key_limit
+        try:
+            if not body.isascii():
+                body.decode("utf-8")  # msgspec does not check strings that it skips
+            values = self._decoder.decode(body).values()
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            # msgspec wraps what the hook raises
+            cause = error.__cause__
+            raise cause if isinstance(cause, MalformedRequest) else MalformedRequest(_NOT_AN_OBJECT) from None
+        return names, [memoryview(value).nbytes for value in values]
+
+
+_key_reader = _KeyReader()  # building a decoder costs as much as using it; it is never entered twice at once
 
 
 def splice_model(body: bytes, model: bytes, key_limit: int) -> tuple[bytes, ...]:
@@ -67,7 +96,7 @@ def _end_of_space(body: bytes, at: int = 0) -> int:
 
 def _find_value(body: bytes, start: int, key_limit: int) -> tuple[int, int]:
     """Span of the top-level model's value; (0, 0) when there is none."""
-    names, lengths = _top_level(body, key_limit)
+    names, lengths = _key_reader.read(body, key_limit)
     if "model" not in names:
         return 0, 0
     place = names.index("model")
@@ -78,27 +107,6 @@ def _find_value(body: bytes, start: int, key_limit: int) -> tuple[int, int]:
         at = _end_of_space(body, _value_start(body, at) + length) + 1
     begin = _value_start(body, at)
     return begin, begin + lengths[place]
-
-
-def _top_level(body: bytes, key_limit: int) -> tuple[list[str], list[int]]:
-    """Decoded names of the top-level keys and the lengths of their values, in the order of the text."""
-    names: list[str] = []
-
-    def key(_: type, name: str) -> _Key:
-        names.append(name)
-        if len(names) > key_limit:
-            raise MalformedRequest("request body has too many top-level keys")
-        return _Key()
-
-    try:
-        if not body.isascii():
-            body.decode("utf-8")  # msgspec does not check strings that it skips
-        values = msgspec.json.decode(body, type=_OBJECT, dec_hook=key).values()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        # msgspec wraps what the hook raises
-        cause = error.__cause__
-        raise cause if isinstance(cause, MalformedRequest) else MalformedRequest(_NOT_AN_OBJECT) from None
-    return names, [memoryview(value).nbytes for value in values]
 
 
 def _value_start(body: bytes, at: int) -> int:

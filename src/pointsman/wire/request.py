@@ -20,7 +20,7 @@ from pointsman.wire.headers import TOKEN, Fields, parse_fields
 
 _REQUEST_LINE = re.compile(rb"(" + TOKEN + rb") ([!-~]+) HTTP/1\.([01])\r\n")
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-_CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
+_LONGEST_LENGTH = 19
 BROKEN_EARLY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r[^\n]|\A[\r\n]")
 """What no continuation of an unfinished head can mend."""
 
@@ -39,6 +39,7 @@ class RequestHead:
         "keep_alive",
         "method",
         "minor",
+        "names",
         "target",
     )
 
@@ -49,6 +50,8 @@ class RequestHead:
         self.minor = minor
         """HTTP/1.minor"""
         self.fields = fields
+        self.names = [name.lower() for name, _ in fields]
+        """Of the fields, in lower case."""
         self.host = b""
         self.content_length = 0
         self.chunked = False
@@ -83,8 +86,9 @@ def parse_head(block: bytes, limits: Limits) -> RequestHead:
         raise HeadTooLarge
     head = RequestHead(line[1].decode("ascii"), line[2].decode("ascii"), line[3] == b"1", fields)
     hosts = lengths = codings = 0
-    for name, value in fields:
-        rule = _RULES.get(name.lower())
+    rule_of = _RULES.get
+    for name, value in zip(head.names, [value for _, value in fields], strict=True):
+        rule = rule_of(name)
         if rule is None:
             continue
         if rule is _read_host:
@@ -102,15 +106,17 @@ def parse_head(block: bytes, limits: Limits) -> RequestHead:
 
 
 def _read_host(head: RequestHead, value: bytes) -> None:
-    value = value.rstrip(b" \t")
-    if not _HOST.fullmatch(value):
-        raise MalformedRequest("malformed Host")
+    if value != b"inference.local":  # the usual one needs no look at its grammar
+        value = value.rstrip(b" \t")
+        if not _HOST.fullmatch(value):
+            raise MalformedRequest("malformed Host")
     head.host = value
 
 
 def _read_content_length(head: RequestHead, value: bytes) -> None:
     value = value.rstrip(b" \t")
-    if not _CONTENT_LENGTH.fullmatch(value):
+    # bytes.isdigit knows ASCII digits only, and int would take signs and underscores.
+    if not value.isdigit() or len(value) > _LONGEST_LENGTH:
         raise MalformedRequest("malformed Content-Length")
     head.content_length = int(value)
 

@@ -17,7 +17,11 @@ _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _BODILESS = frozenset({204, 304})
 _OUR_PREFIX = b"x-pointsman-"
 _DROPPED = HOP_BY_HOP | {b"content-length"}
-_REDACTED = _DROPPED | {b"content-encoding", b"content-type", b"www-authenticate"}
+_REDACTED = frozenset({b"content-encoding", b"content-type", b"www-authenticate"})
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_FRAMING_LENGTHS = frozenset(map(len, _FRAMING))
+_NO_OPTIONS: frozenset[bytes] = frozenset()
+_PLAIN_CONNECTION = frozenset({b"keep-alive", b"close"})
 
 CHUNK_END = b"\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -26,26 +30,38 @@ LAST_CHUNK = b"0\r\n\r\n"
 class ResponseHead:
     """Status and fields of an upstream response. One is made per request, on the hot path."""
 
-    __slots__ = ("fields", "reason", "status")
+    __slots__ = ("fields", "is_event_stream", "reason", "relayed", "status")
 
     def __init__(self, status: int, reason: bytes, fields: Fields) -> None:
         self.status = status
         self.reason = reason
         self.fields = fields
-
-    def value(self, name: bytes) -> bytes:
-        """The first field of that lower-case name, or nothing."""
-        for key, value in self.fields:
-            if key.lower() == name:
-                return value
-        return b""
-
-    @property
-    def is_event_stream(self) -> bool:
+        self.relayed: list[bytes] = []
+        """Lines for the client: all fields but hop-by-hop, framing and our own names."""
+        self.is_event_stream = False
         """Whether the body is an identity-coded event stream, the only kind that is cut into events."""
-        if not self.value(b"content-type").lower().startswith(b"text/event-stream"):
-            return False
-        return self.value(b"content-encoding").strip().lower() in (b"", b"identity")
+        self._classify()
+
+    def _classify(self) -> None:
+        # The one pass over the fields of a response; everything that needs a name in lower case happens here.
+        relayed = self.relayed
+        event_stream, coded, options = False, False, _NO_OPTIONS
+        for name, value in self.fields:
+            lower = name.lower()
+            if lower in _DROPPED:
+                if lower == b"connection" and value.lower() not in _PLAIN_CONNECTION:
+                    options = connection_options(self.fields)
+                continue
+            if lower == b"content-type":
+                event_stream = value[:17].lower() == b"text/event-stream"
+            elif lower == b"content-encoding":
+                coded = value.strip().lower() not in (b"", b"identity")
+            elif lower.startswith(_OUR_PREFIX):
+                continue
+            relayed.append(name + b": " + value)
+        if options:
+            self.relayed = [line for line in relayed if line.split(b":", 1)[0].lower() not in options]
+        self.is_event_stream = event_stream and not coded
 
 
 class ResponseReader:
@@ -147,11 +163,10 @@ class ResponseReader:
         fields = self._fields
         if status > 599 or len(fields) > self._limits.response_head_fields:
             raise UpstreamProtocol("unusable status or too many header fields")
-        bad_value = _BAD_VALUE.search
         for name, value in fields:
-            if bad_value(value):
+            if _BAD_VALUE.search(value):
                 raise UpstreamProtocol("control character in a header field")
-            if len(name) in (14, 17) and name.lower() in (b"content-length", b"transfer-encoding"):
+            if len(name) in _FRAMING_LENGTHS and name.lower() in _FRAMING:
                 self._framed = True
         self._framed = self._framed or status in _BODILESS
         self.head = ResponseHead(status, self._reason, fields)
@@ -176,41 +191,24 @@ class ResponseReader:
 
 def relayed_head(head: ResponseHead, own: bytes, *, minor: int, keep_alive: bool) -> bytes:
     """The client's view of an upstream head: the same, less hop-by-hop and framing fields, plus our own lines."""
-    options = _NO_OPTIONS
-    lines = [b"HTTP/1.1 %d %s" % (head.status, head.reason)]
-    for name, value in head.fields:
-        lower = name.lower()
-        if lower in _DROPPED:
-            if lower == b"connection":
-                options = connection_options(head.fields)
-            continue
-        if lower.startswith(_OUR_PREFIX):
-            continue
-        lines.append(name + b": " + value)
-    if options:
-        lines = [line for line in lines if line.split(b":", 1)[0].lower() not in options]
-    return _finish_head(lines, own, head.status, minor, keep_alive)
-
-
-_NO_OPTIONS: frozenset[bytes] = frozenset()
-
-
-def _finish_head(lines: list[bytes], own: bytes, status: int, minor: int, keep_alive: bool) -> bytes:
-    if minor and status not in _BODILESS:
-        lines.append(b"transfer-encoding: chunked")
+    framing = b"transfer-encoding: chunked\r\n" if minor and head.status not in _BODILESS else b""
     if not keep_alive:
-        lines.append(b"connection: close")
-    return b"\r\n".join(lines) + b"\r\n" + own + b"\r\n"
+        framing += b"connection: close\r\n"
+    lines = b"\r\n".join(head.relayed)
+    return b"HTTP/1.1 %d %b\r\n%b%b%b%b\r\n" % (
+        head.status,
+        head.reason,
+        lines,
+        b"\r\n" if lines else b"",
+        framing,
+        own,
+    )
 
 
 def redacted_head(head: ResponseHead, own: bytes, *, length: int, keep_alive: bool) -> bytes:
     """Head of an answer whose body is replaced: the upstream's status and harmless fields, a JSON body of ours."""
-    options = connection_options(head.fields)
     lines = [b"HTTP/1.1 %d %s" % (head.status, head.reason)]
-    for name, value in head.fields:
-        lower = name.lower()
-        if lower not in _REDACTED and lower not in options and not lower.startswith(_OUR_PREFIX):
-            lines.append(name + b": " + value)
+    lines += [line for line in head.relayed if line.split(b":", 1)[0].lower() not in _REDACTED]
     lines.append(b"content-type: application/json")
     lines.append(b"content-length: %d" % length)
     if not keep_alive:

@@ -60,11 +60,12 @@ class HttpBackend:
 
 def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> bytes:
     """The bytes of a request, its model pinned. Raises MalformedRequest for a body that cannot be pinned."""
-    if call.method == "GET" and not call.body:
+    method = call.head.method
+    if method == "GET" and not call.body:
         pieces: tuple[bytes, ...] = ()
     else:
         pieces = splice_model(call.body, template.model, limits.json_keys)
-    return template.encode(call.method, call.path, call.query, call.fields, pieces)
+    return template.encode(method, call.path, call.head, pieces)
 
 
 async def send(request: bytes, origin: OriginPool, limits: Limits, sweep: Sweep, header_seconds: float) -> Exchange:

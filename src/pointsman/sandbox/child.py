@@ -1,0 +1,127 @@
+"""Who an isolated command is, and which system calls it is refused.
+
+Decided here, carried out by `launcher`. Not here: what the command sees (`visibility`, `environment`).
+"""
+
+import errno
+import os
+import pwd
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class CannotStart(Exception):
+    """The command was not started; the message is one line with the next step. The CLI exits with 125."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Whom the command runs as. It has this one group and no supplementary ones."""
+
+    uid: int
+    gid: int
+    name: str
+
+
+NOBODY = User(65534, 65534, "nobody")
+
+
+def sandbox_user(requested: str | None, environment: Mapping[str, str]) -> User:
+    """The user of a command that root isolates: `--user` (NAME, UID or UID:GID), else who called sudo, else nobody.
+
+    Raises CannotStart for an unknown user and for root: even without capabilities root owns the host's files.
+    """
+    if requested is not None:
+        user = _named(requested)
+    else:
+        user = _caller_of_sudo(environment) or NOBODY
+    if user.uid == 0:
+        raise CannotStart(
+            "--user root would let the command rewrite this host's files; name a user without privileges, or leave "
+            "--user away for nobody"
+        )
+    return user
+
+
+def _named(text: str) -> User:
+    uid, colon, gid = text.partition(":")
+    if colon and uid.isdecimal() and gid.isdecimal():
+        return User(int(uid), int(gid), uid)
+    try:
+        entry = pwd.getpwuid(int(text)) if text.isdecimal() else pwd.getpwnam(text)
+    except (KeyError, OverflowError):
+        raise CannotStart(f"--user {text}: no such user; name one of this host, or give UID:GID") from None
+    return User(entry.pw_uid, entry.pw_gid, entry.pw_name)
+
+
+def _caller_of_sudo(environment: Mapping[str, str]) -> User | None:
+    uid, gid = environment.get("SUDO_UID", ""), environment.get("SUDO_GID", "")
+    # root may use sudo too; that names nobody to become.
+    if not (uid.isdecimal() and gid.isdecimal() and int(uid)):
+        return None
+    return User(int(uid), int(gid), environment.get("SUDO_USER", uid))
+
+
+@dataclass(frozen=True, slots=True)
+class SystemCalls:
+    """A processor's numbers, from its kernel headers."""
+
+    architecture: int
+    """Its AUDIT_ARCH, as seccomp reports it."""
+    ioctl: int
+    socket: int
+    keyctl: int
+
+
+_MACHINES = {
+    "x86_64": SystemCalls(0xC000003E, 16, 41, 250),
+    "aarch64": SystemCalls(0xC00000B7, 29, 198, 219),
+    "riscv64": SystemCalls(0xC00000F3, 29, 198, 219),
+}
+_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+_IO_URING_SETUP = 425  # the same everywhere
+_X32 = 0x40000000
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+
+
+def system_calls(machine: str | None = None) -> SystemCalls:
+    """The numbers of `machine` (default: this one). Raises CannotStart when they are not known."""
+    name = machine or os.uname().machine
+    if name not in _MACHINES:
+        raise CannotStart(f"no system call filter is known for {name} processors; choose --isolation none")
+    return _MACHINES[name]
+
+
+def system_call_filter(calls: SystemCalls) -> bytes:
+    """Classic BPF against what namespaces do not contain.
+
+    TIOCSTI and TIOCLINUX type into the operator's terminal. Socket families other than unix, IPv4, IPv6 and netlink
+    are refused because some ignore network namespaces: vsock reaches the machine that runs this one. io_uring makes
+    sockets unseen by this filter, and so do the calls of another architecture: to the command neither exists.
+    """
+    load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06
+    allow, fail = 0x7FFF0000, 0x00050000
+    number_at, architecture_at, first_argument_at, second_argument_at = 0, 4, 16, 24
+    program = (
+        (load, 0, 0, architecture_at),
+        (equal, 0, 18, calls.architecture),  # else to 20
+        (load, 0, 0, number_at),
+        (at_least, 16, 0, _X32),  # to 20
+        (equal, 15, 0, _IO_URING_SETUP),  # to 20
+        (equal, 2, 0, calls.ioctl),  # to 8
+        (equal, 5, 0, calls.socket),  # to 12
+        (answer, 0, 0, allow),
+        (load, 0, 0, second_argument_at),  # 8: ioctl's request, low half
+        (equal, 9, 0, _TIOCSTI),  # to 19
+        (equal, 8, 0, _TIOCLINUX),  # to 19
+        (answer, 0, 0, allow),
+        (load, 0, 0, first_argument_at),  # 12: the socket's family
+        *((equal, 4 - i, 0, family) for i, family in enumerate(_FAMILIES)),  # to 18
+        (answer, 0, 0, fail | errno.EAFNOSUPPORT),
+        (answer, 0, 0, allow),  # 18
+        (answer, 0, 0, fail | errno.EPERM),  # 19
+        (answer, 0, 0, fail | errno.ENOSYS),  # 20
+    )
+    return b"".join(struct.pack("HBBI", *line) for line in program)

@@ -1,0 +1,167 @@
+"""What an isolated command sees of the file system.
+
+A path the command needs may lie under a directory that its user may not enter: /root, with the interpreter in it.
+Such a directory is covered with an empty one, into which only the needed paths are bound; the rest of it vanishes,
+which is what a sandbox wants anyway. `plan_view` decides; `launcher` mounts. Everything outside the covers stays
+as it is, for the file system's own permissions to judge.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pointsman.sandbox.child import CannotStart, User
+
+# The sockets of the host's services live there: system bus, resolver, databases, containers. A network namespace
+# does not contain a socket that has a path, and a resolver is a way out.
+HIDDEN = ("/run", "/var/run")
+
+_LINK_LIMIT = 40  # as in the kernel
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Bind:
+    """A path that must stay visible."""
+
+    path: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """A directory that is replaced by an empty one, and what is shown in it again."""
+
+    path: str
+    binds: tuple[Bind, ...] = ()
+
+
+def ancestors(path: str) -> tuple[str, ...]:
+    """The directories above `path`, outermost first."""
+    return tuple(str(parent) for parent in reversed(PurePosixPath(path).parents))
+
+
+def plan_view(
+    needed: Collection[Bind], can_traverse: Callable[[str], bool], hidden: Sequence[str] = ()
+) -> tuple[Cover, ...]:
+    """The covers to mount, in this order, so that all of `needed` can be reached; those of `hidden` always.
+
+    A need inside another one is seen with it, with the outer one's rights, unless something between them bars it.
+    """
+    covers: dict[str, list[Bind]] = {path: [] for path in sorted(hidden)}
+    shown: list[str] = ["/"]
+    merged: dict[str, bool] = {}
+    for bind in needed:
+        merged[bind.path] = merged.get(bind.path, False) or bind.writable
+    for path in sorted(merged, key=lambda each: PurePosixPath(each).parts):
+        base = max((each for each in shown if _holds(each, path)), key=len)
+        steps = [step for step in ancestors(path) if _holds(base, step)]
+        barred = next((step for step in steps if step in hidden or not can_traverse(step)), None)
+        if barred is not None:
+            covers.setdefault(barred, []).append(Bind(path, merged[path]))
+            shown.append(path)
+    # An inner cover lies on something that the outer one shows, so it comes later.
+    return tuple(
+        Cover(path, tuple(covers[path])) for path in sorted(covers, key=lambda each: PurePosixPath(each).parts)
+    )
+
+
+def _holds(directory: str, path: str) -> bool:
+    return PurePosixPath(path).is_relative_to(directory)
+
+
+def traversal_by(user: User) -> Callable[[str], bool]:
+    """Whether `user`, who has no capabilities and one group, may enter a directory, by its mode bits.
+
+    Access control lists are not read. At worst a directory is covered that need not be, or CMD's start fails with
+    the kernel's refusal.
+    """
+
+    def can_traverse(path: str) -> bool:
+        try:
+            status = os.stat(path)
+        except OSError:
+            return True  # nothing there that could bar the way
+        if status.st_uid == user.uid:
+            return bool(status.st_mode & stat.S_IXUSR)
+        if status.st_gid == user.gid:
+            return bool(status.st_mode & stat.S_IXGRP)
+        return bool(status.st_mode & stat.S_IXOTH)
+
+    return can_traverse
+
+
+def locate(name: str, search_path: str, cwd: str) -> str:
+    """The absolute path that a shell in `cwd` would run for `name`. Raises CannotStart."""
+    if "/" in name:
+        path = os.path.join(cwd, name)
+        if not os.path.exists(path):
+            raise CannotStart(f"cannot run {name}: no such file")
+        if os.path.isdir(path):
+            raise CannotStart(f"cannot run {name}: it is a directory")
+        return path
+    for directory in search_path.split(os.pathsep):
+        path = os.path.join(cwd, directory, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    raise CannotStart(f"command not found: {name} (not in any directory of PATH)")
+
+
+def program_needs(path: str, search_path: str, can_traverse: Callable[[str], bool]) -> Iterator[Bind]:
+    """What must be visible for the program at `path` to run: its directory, its libraries, its interpreter.
+
+    `bin` is taken with its siblings of libraries, but never the directory above: that of ~/.local/bin is full of
+    other things.
+    """
+    for hop in _links(path):
+        directory = os.path.dirname(hop)
+        if not can_traverse(directory):
+            yield Bind(hop)  # a lone program in a private directory: not its neighbours
+            continue
+        for tree in {directory, os.path.realpath(directory)}:
+            yield Bind(tree)
+            if os.path.basename(tree) in ("bin", "sbin"):
+                beside = (os.path.join(os.path.dirname(tree), name) for name in ("lib", "lib64", "libexec"))
+                yield from (Bind(each) for each in beside if os.path.isdir(each))
+    interpreter = _interpreter(path, search_path)
+    if interpreter is not None:
+        yield from program_needs(interpreter, search_path, can_traverse)
+
+
+def _links(path: str) -> Iterator[str]:
+    """`path` and what its symbolic links lead to, one after the other."""
+    for _ in range(_LINK_LIMIT):
+        yield path
+        if not os.path.islink(path):
+            return
+        path = os.path.normpath(os.path.join(os.path.realpath(os.path.dirname(path)), os.readlink(path)))
+
+
+def _interpreter(path: str, search_path: str) -> str | None:
+    """The interpreter a script names in its first line, looked up when it goes through env; None for a program."""
+    try:
+        with open(path, "rb") as program:
+            first_line = program.readline(256)
+    except OSError:
+        return None
+    words = os.fsdecode(first_line[2:]).split()
+    if not first_line.startswith(b"#!") or not words or not words[0].startswith("/"):
+        return None
+    if os.path.basename(words[0]) == "env":
+        name = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
+        try:
+            found = locate(name, search_path, "/")
+        except CannotStart:
+            return None
+    else:
+        found = words[0]
+    # One level: a script as the interpreter of a script is not followed further than the kernel would.
+    return found if _is_binary(found) else None
+
+
+def _is_binary(path: str) -> bool:
+    try:
+        return Path(path).open("rb").read(2) != b"#!"
+    except OSError:
+        return False
