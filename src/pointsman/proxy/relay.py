@@ -92,6 +92,9 @@ class Collector:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
+    def start(self) -> None:
+        """Nothing to do before the body comes."""
+
     def body(self, data: bytes, *, last: bool) -> None:
         """Take the next bytes."""
         self._pieces.append(data)

@@ -144,6 +144,10 @@ class Router:
         finally:
             response.close()
 
+    def flush_log(self) -> None:
+        """Write the lines that wait for their batch."""
+        self._log.flush()
+
     async def close(self) -> None:
         """Stop listening, give requests in progress half a second, then cut what is left."""
         for server in self._servers:

@@ -172,7 +172,10 @@ class ResponseReader:
         self.head = ResponseHead(status, self._reason, fields)
 
     def on_body(self, data: bytes) -> None:
-        self._body.append(data)
+        if self.complete:  # a second response in the same read
+            self.extra = True
+        else:
+            self._body.append(data)
 
     def on_message_begin(self) -> None:
         if self.complete:

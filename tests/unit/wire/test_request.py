@@ -1,5 +1,6 @@
 """The request grammar: what is refused, what is accepted, and that splitting the bytes changes nothing."""
 
+import itertools
 from dataclasses import replace
 
 import httptools
@@ -32,7 +33,7 @@ def read_all(data: bytes, limits: Limits = DEFAULT_LIMITS, cuts: tuple[int, ...]
     found: list[object] = []
     edges = [0, *sorted({cut for cut in cuts if 0 < cut < len(data)}), len(data)]
     try:
-        for begin, end in zip(edges, edges[1:], strict=False):
+        for begin, end in itertools.pairwise(edges):
             reader.receive(data[begin:end])
             while (event := reader.next_event()) is not None:
                 if isinstance(event, Request):

@@ -1,5 +1,6 @@
 """Holding back incomplete events."""
 
+import itertools
 import re
 
 import pytest
@@ -17,7 +18,7 @@ EVENTS = st.lists(
 def run(data: bytes, cuts: list[int], limit: int) -> tuple[list[bytes], EventTail]:
     tail = EventTail(limit)
     edges = [0, *sorted({cut for cut in cuts if 0 < cut < len(data)}), len(data)]
-    return [tail.receive(data[a:b]) for a, b in zip(edges, edges[1:], strict=False)], tail
+    return [tail.receive(data[a:b]) for a, b in itertools.pairwise(edges)], tail
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ class StaleConnection(Exception):
 class BodySink(Protocol):
     """Where a response body goes."""
 
+    def start(self) -> None:
+        """The head is there and the body keeps us waiting."""
+
     def body(self, data: bytes, *, last: bool) -> None:
         """Take the next bytes as one read delivered them. `last`: the body has ended well."""
 
@@ -90,6 +93,8 @@ class Exchange:
         self._last_byte = self._sweep.now()
         self._pass_on()
         if self._line is not None and not self._truncated:
+            if not self._received:
+                sink.start()
             await self._wait()
         return self._truncated
 

@@ -1,0 +1,40 @@
+"""Which addresses an operator's route may never lead to (DESIGN section 9, "Reach")."""
+
+import ipaddress
+
+_REFUSED = tuple(
+    (ipaddress.ip_network(network), reason)
+    for network, reason in (
+        ("0.0.0.0/32", "is the unspecified address"),
+        ("::/128", "is the unspecified address"),
+        ("169.254.0.0/16", "is a link-local or metadata address"),
+        ("fe80::/10", "is a link-local address"),
+        ("168.63.129.16/32", "is a metadata address"),
+        ("192.0.0.192/32", "is a metadata address"),
+        ("100.100.100.200/32", "is a metadata address"),
+        ("fd00:ec2::254/128", "is a metadata address"),
+        ("224.0.0.0/4", "is a multicast address"),
+        ("ff00::/8", "is a multicast address"),
+        ("255.255.255.255/32", "is the broadcast address"),
+    )
+)
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def refused_address(text: str) -> str | None:
+    """Why an IP address must not be dialled, or None. Addresses that embed an IPv4 address are judged by it."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    for form in (address, *_embedded(address)):
+        for network, reason in _REFUSED:
+            if form.version == network.version and form in network:
+                return reason
+    return None
+
+
+def _embedded(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if address in _NAT64:
+        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return [each for each in found if each is not None]

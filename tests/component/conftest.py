@@ -1,0 +1,53 @@
+"""Fixtures of the data plane's tests."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from tests.support.door import Door, candidate
+from tests.support.upstream import Upstream
+
+QUICK = replace(
+    DEFAULT_LIMITS,
+    sweep_seconds=0.02,
+    connect_head_seconds=0.3,
+    tls_handshake_seconds=0.3,
+    head_seconds=0.3,
+    body_progress_seconds=0.3,
+    keep_alive_seconds=0.5,
+    connect_seconds=0.5,
+    response_header_seconds=0.5,
+    chunk_idle_seconds=0.3,
+    client_stall_seconds=0.5,
+    buffered_seconds=0.5,
+)
+"""Deadlines that a test can wait for."""
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+def door(upstream: Upstream) -> Iterator[Door]:
+    with Door(candidate(upstream.url)) as door:
+        yield door
+        assert "internal error" not in door.logged()
+    assert not door.leftover
+
+
+@pytest.fixture
+def quick_limits() -> Limits:
+    return QUICK
+
+
+@pytest.fixture
+def quick_door(upstream: Upstream) -> Iterator[Door]:
+    with Door(candidate(upstream.url), limits=QUICK) as door:
+        yield door
+        assert "internal error" not in door.logged()
+    assert not door.leftover
