@@ -99,7 +99,7 @@ def test_a_slow_client_pauses_the_upstream_and_loses_nothing(door: Door, upstrea
         peer.sock.settimeout(10)
         # Now the client reads: the rest of the chunk under way and the end of the stream get through.
         rest = data[sent : -(-sent // len(chunk)) * len(chunk)]
-        sender = threading.Thread(target=lambda: (peer.send(rest), peer.end_chunks()))
+        sender = threading.Thread(target=peer.send, args=(rest + b"0\r\n\r\n",))
         sender.start()
         answer = client.answer()
         sender.join()

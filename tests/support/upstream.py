@@ -4,7 +4,7 @@ import socket
 import ssl
 from types import TracebackType
 
-from tests.support.raw_client import RESET_ON_CLOSE
+from tests.support.raw_client import RESET_ON_CLOSE, RawClient, post
 
 
 class ReceivedRequest:
@@ -125,3 +125,11 @@ class Upstream:
         for peer in self._peers:
             peer.close()
         self._listener.close()
+
+
+def begin(client: RawClient, upstream: Upstream, path: bytes = b"/v1/chat/completions") -> UpstreamPeer:
+    """Send a request and hand over the upstream that has read it."""
+    client.send(post(path=path))
+    peer = upstream.accept()
+    peer.request()
+    return peer

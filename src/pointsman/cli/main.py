@@ -1,11 +1,46 @@
 """The `pointsman` command."""
 
+import sys
+
 import click
 
 from pointsman import __version__
+from pointsman.cli.sandbox import sandbox
+
+_FAILED = 1
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="pointsman")
+def cli() -> None:
+    """Pointsman routes the inference of sandboxed agents through one door, https://inference.local.
+
+    \b
+    Try it, with a model from a file and no key at all:
+      pointsman sandbox run --inference-routes routes.yaml -- python agent.py
+
+    \b
+    where routes.yaml is:
+      routes:
+        - route: inference.local
+          endpoint: gguf:///path/to/model.gguf
+    """
+
+
+cli.add_command(sandbox)
+
+
 def main() -> None:
-    """Pointsman routes the inference of sandboxed agents through one door, https://inference.local."""
+    """Entry point of the console script."""
+    try:
+        cli.main(prog_name="pointsman", standalone_mode=False)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        click.echo(f"pointsman: {error.format_message()}", err=True)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)

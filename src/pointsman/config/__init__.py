@@ -1,0 +1,1 @@
+"""What the operator wrote, checked: route files and settings. Every problem is found in one pass."""

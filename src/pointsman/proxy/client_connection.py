@@ -23,7 +23,7 @@ _LINGER_SECONDS = 2.0
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-class Service(Protocol):
+class Application(Protocol):
     """What answers requests. Both methods get checked HTTP; `admit` sees the head before the body is read."""
 
     def admit(self, head: RequestHead) -> object:
@@ -41,13 +41,13 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        service: Service,
+        application: Application,
         limits: Limits,
         sweep: Sweep,
         *,
         on_lost: Callable[["ClientConnection"], None],
     ) -> None:
-        self._service = service
+        self._application = application
         self._on_lost = on_lost
         self._limits = limits
         self._sweep = sweep
@@ -121,12 +121,12 @@ class ClientConnection(asyncio.Protocol):
                 head = event.head
                 admitted = self._admitted
                 if admitted is None:
-                    admitted = self._service.admit(head)
+                    admitted = self._application.admit(head)
                 self._admitted = None
                 self._start(admitted, event)
                 return
             head = cast(RequestHead, event)
-            self._admitted = self._service.admit(head)
+            self._admitted = self._application.admit(head)
             if head.expects_continue:
                 self.write(_CONTINUE)
             self._deadline = self._sweep.now() + self._limits.body_progress_seconds
@@ -148,7 +148,7 @@ class ClientConnection(asyncio.Protocol):
 
     async def _run(self, admitted: object, request: Request) -> None:
         try:
-            await self._service.serve(admitted, request, self)
+            await self._application.serve(admitted, request, self)
         finally:
             self._flow = None
             self._task = None
@@ -163,7 +163,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _refuse(self, error: RouterError, head: RequestHead | None) -> None:
         """Answer before the request was read to its end. What follows it on the wire is never parsed."""
-        self.write(error_answer(error, self._service.refused(error, head), keep_alive=False))
+        self.write(error_answer(error, self._application.refused(error, head), keep_alive=False))
         self._linger()
 
     def _linger(self) -> None:

@@ -8,7 +8,7 @@ from typing import cast
 
 from pointsman.core.errors import NotInference, RouterError
 from pointsman.core.limits import Limits
-from pointsman.proxy.client_connection import ClientConnection, Service
+from pointsman.proxy.client_connection import Application, ClientConnection
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.tls_transport import TlsTransport
 from pointsman.routing.pattern import is_door
@@ -23,13 +23,13 @@ class Tunnel(asyncio.Protocol):
         self,
         connection: Callable[[], ClientConnection],
         tls_context: Callable[[], ssl.SSLContext],
-        service: Service,
+        application: Application,
         limits: Limits,
         sweep: Sweep,
     ) -> None:
         self._connection = connection
         self._tls_context = tls_context
-        self._service = service
+        self._application = application
         self._limits = limits
         self._sweep = sweep
         self._transport: asyncio.Transport | None = None
@@ -58,7 +58,7 @@ class Tunnel(asyncio.Protocol):
                 raise NotInference(f"CONNECT to {host[:100]!r} port {port[:10]!r}; only inference.local:443 is served")
         except RouterError as error:
             self._refused = True
-            own = self._service.refused(error, None)
+            own = self._application.refused(error, None)
             self._transport.write(error_answer(error, own, keep_alive=False))
             self._transport.close()
             return

@@ -18,8 +18,6 @@ import uvloop
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
-from pointsman.engine.fleet import EngineFleet
-from pointsman.engine.supervisor import EngineUnavailable
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.backends.http import EngineAddress
 from pointsman.proxy.router import Router
@@ -66,6 +64,16 @@ def operation_log(ocsf_log: str) -> Any:
 @contextlib.asynccontextmanager
 async def open_router(bundle: Bundle, log: OperationLog, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[Router]:
     """A router with a local engine behind its `gguf` routes. The engine starts at first use."""
+    if not any(each.endpoint.scheme == "gguf" for each in (*bundle.routes, *bundle.system_routes)):
+        router = Router(bundle, log, limits=limits)
+        try:
+            yield router
+        finally:
+            await router.close()
+        return
+    from pointsman.engine.fleet import EngineFleet
+    from pointsman.engine.supervisor import EngineUnavailable
+
     fleet = EngineFleet(clock=time.monotonic)
 
     async def engine_address(candidate: Candidate) -> EngineAddress:

@@ -64,9 +64,10 @@ def test_an_incomplete_event_is_held_up_to_the_limit_and_then_let_through(size: 
 
 def test_a_long_event_ends_where_its_empty_line_does_and_holding_goes_on_behind_it() -> None:
     tail = EventTail(4)
-    assert tail.receive(b"data: long") == b"data: long"
-    assert tail.inside_event
-    assert tail.receive(b"er\n") == b"er\n"
-    assert tail.receive(b"\nda") == b"\n"
-    assert not tail.inside_event
-    assert tail.receive(b"t\n\n") == b"dat\n\n"
+    pieces = [(piece, tail.receive(piece), tail.inside_event) for piece in (b"data: long", b"er\n", b"\nda", b"t\n\n")]
+    assert pieces == [
+        (b"data: long", b"data: long", True),
+        (b"er\n", b"er\n", True),
+        (b"\nda", b"\n", False),
+        (b"t\n\n", b"dat\n\n", False),
+    ]

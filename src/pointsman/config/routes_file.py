@@ -1,0 +1,226 @@
+"""The standalone route file: YAML on disk to a bundle, or to everything that is wrong with it.
+
+Owns reading the file, its top level, and what needs a look at other files; `route_entry` owns the keys of a route,
+`yaml_positions` the YAML. Loaded once: nothing here watches the file.
+"""
+
+import os
+import ssl
+import stat
+from collections.abc import Mapping as Environment
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from pointsman.config.problem import Problem, nearest, shown
+from pointsman.config.route_entry import Findings, RouteEntry, read_entry
+from pointsman.config.yaml_positions import LARGEST_TEXT, NOTHING, Mapping, Sequence, read_document, too_large
+from pointsman.core.candidate import SANDBOX_SYSTEM, Bundle, Candidate, make_bundle
+
+SMALLEST_FILE = (
+    "routes: [{endpoint: 'http://localhost:1234/v1', model: local-model, "
+    "protocols: [openai_chat_completions], api_key: none}]"
+)
+_SMALLEST = f"the smallest file is {SMALLEST_FILE}"
+_UNNAMED = "<routes>"
+
+
+class RouteFileError(Exception):
+    """A route file that cannot be used. Its text is one line for each problem, and holds no key."""
+
+    def __init__(self, name: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(problem.describe(name) for problem in problems))
+        self.name = name
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRoutes:
+    """What a good file gives."""
+
+    bundle: Bundle
+    warnings: tuple[str, ...] = ()
+    """Lines `FILE:LINE: warning: what; next step`, for the caller to print."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteFileCheck:
+    """Everything that can be said of a file. It is good if there are no problems."""
+
+    name: str
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    """Of the routes that are good by themselves, in the file's order."""
+
+
+def load_route_file(path: str | os.PathLike[str], environ: Environment[str, str]) -> LoadedRoutes:
+    """Read a route file. Raises RouteFileError with every problem that it has."""
+    check = check_route_file(path, environ)
+    if check.problems:
+        raise RouteFileError(check.name, check.problems)
+    return LoadedRoutes(make_bundle(check.candidates), check.warnings)
+
+
+def check_route_file(path: str | os.PathLike[str], environ: Environment[str, str]) -> RouteFileCheck:
+    """Read a route file and the files it names, and tell all that is wrong with them. Raises nothing for any file."""
+    name = os.fspath(path)
+    findings = Findings()
+    entries: list[RouteEntry] = []
+    try:
+        text, public = _read(name)
+    except _Unreadable as error:
+        findings.problems.append(error.problem)
+    else:
+        entries = _entries(text, environ, Path(os.path.abspath(name)).parent, findings)
+        for entry in entries:
+            _check_files(entry, findings)
+            if public and entry.inline_key:
+                line = entry.line_of("api_key")
+                reason = "every user of this machine can read this file, and it holds an api_key"
+                findings.warnings.append(Problem(line, "api_key", reason, "chmod 600 it, or use api_key_env"))
+    return _check(name, entries, findings)
+
+
+def parse_route_file(
+    text: str, environ: Environment[str, str], directory: PurePath = PurePath()
+) -> tuple[Candidate, ...]:
+    """Candidates of a route file's text. Raises RouteFileError. Looks at no file; relative paths start at `directory`."""
+    findings = Findings()
+    entries = _entries(text, environ, directory, findings)
+    check = _check(_UNNAMED, entries, findings)
+    if check.problems:
+        raise RouteFileError(_UNNAMED, check.problems)
+    return check.candidates
+
+
+def _check(name: str, entries: list[RouteEntry], findings: Findings) -> RouteFileCheck:
+    def by_line(problem: Problem) -> int:
+        return problem.line
+
+    warnings = tuple(
+        Problem(each.line, each.field, f"warning: {each.reason}", each.next_step).describe(name)
+        for each in sorted(findings.warnings, key=by_line)
+    )
+    problems = tuple(sorted(findings.problems, key=by_line))
+    return RouteFileCheck(name, problems, warnings, tuple(entry.candidate for entry in entries))
+
+
+def _entries(text: str, environ: Environment[str, str], directory: PurePath, findings: Findings) -> list[RouteEntry]:
+    document = read_document(text)
+    findings.problems.extend(document.problems)
+    root = document.root
+    if root is None:
+        if not document.problems:
+            findings.problems.append(Problem(0, "routes", "the file is empty", _SMALLEST))
+        return []
+    if not isinstance(root, Mapping):
+        findings.problems.append(Problem(root.line, "routes", f"the file is {root.kind}, not a mapping", _SMALLEST))
+        return []
+    for key, (line, _) in root.entries.items():
+        if key != "routes" and not key.startswith("x-"):
+            next_step = "did you mean routes?" if nearest(key, ("routes",)) else "the only key at this level is routes"
+            findings.problems.append(Problem(line, "", f"unknown key{shown(key)}", next_step))
+    if "routes" not in root.entries:
+        findings.problems.append(Problem(0, "routes", "there is no routes list", _SMALLEST))
+        return []
+    line, routes = root.entries["routes"]
+    if not isinstance(routes, Sequence):
+        reason = "routes has no value" if routes.kind == NOTHING else f"routes is {routes.kind}, not a list"
+        next_step = f"write routes: [] for none; {_SMALLEST}"
+        findings.problems.append(Problem(line, "routes", reason, next_step))
+        return []
+    read = (read_entry(node, environ, directory, findings) for node in routes.items)
+    entries = [entry for entry in read if entry is not None]
+    _warn_of_shadows(entries, findings)
+    return entries
+
+
+def _warn_of_shadows(entries: list[RouteEntry], findings: Findings) -> None:
+    """The first candidate that speaks a dialect gets all of it, so one behind it that adds none is never used."""
+    seen: dict[bool, dict[str, int]] = {True: {}, False: {}}
+    for entry in entries:
+        first = seen[entry.candidate.route == SANDBOX_SYSTEM]
+        protocols = entry.candidate.protocols
+        if all(protocol in first for protocol in protocols):
+            lines = ", ".join(str(line) for line in sorted({first[protocol] for protocol in protocols}))
+            reason = f"this route is never used: what it speaks goes to the route in line {lines}"
+            findings.warnings.append(Problem(entry.line, "protocols", reason, "move it up or remove it"))
+        for protocol in protocols:
+            first.setdefault(protocol, entry.line)
+
+
+class _Unreadable(Exception):
+    def __init__(self, reason: str, next_step: str, line: int = 0) -> None:
+        super().__init__(reason)
+        self.problem = Problem(line, "", reason, next_step)
+
+
+def _open(name: str) -> tuple[int, os.stat_result]:
+    """A descriptor of a regular file. Raises _Unreadable. Never waits, as opening a pipe would."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _Unreadable("no such file", "check the path") from None
+    except OSError as error:
+        raise _Unreadable(
+            f"cannot be read ({(error.strerror or 'error').lower()})", "check the path and its rights"
+        ) from None
+    except ValueError:  # a NUL in the path
+        raise _Unreadable("is not a path", "check the path") from None
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        return descriptor, status
+    os.close(descriptor)
+    what = "is a directory" if stat.S_ISDIR(status.st_mode) else "is not a regular file"
+    raise _Unreadable(what, "name a file")
+
+
+def _read(name: str) -> tuple[str, bool]:
+    """The file's text, and whether every user may read it. Raises _Unreadable."""
+    descriptor, status = _open(name)
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            data = file.read(LARGEST_TEXT + 1)
+        except OSError as error:
+            raise _Unreadable(f"cannot be read ({(error.strerror or 'error').lower()})", "check the disk") from None
+    if len(data) > LARGEST_TEXT:
+        problem = too_large()
+        raise _Unreadable(problem.reason, problem.next_step)
+    try:
+        return data.decode("utf-8"), bool(status.st_mode & stat.S_IROTH)
+    except UnicodeDecodeError as error:
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise _Unreadable("is UTF-16 text", "save it as UTF-8") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise _Unreadable("is not UTF-8 text", "save it as UTF-8", line) from None
+
+
+def _check_files(entry: RouteEntry, findings: Findings) -> None:
+    candidate = entry.candidate
+    if candidate.endpoint.scheme == "gguf":
+        key = "model_path" if "model_path" in entry.key_lines else "endpoint"
+        _check_file(key, entry, candidate.endpoint.path, findings)
+    if candidate.ca_bundle and _check_file("ca_bundle", entry, candidate.ca_bundle, findings):
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=candidate.ca_bundle)
+        except (OSError, ValueError):
+            reason = f"ca_bundle {candidate.ca_bundle} holds no certificate"
+            problem = Problem(entry.line_of("ca_bundle"), "ca_bundle", reason, "name a file of PEM certificates")
+            findings.problems.append(problem)
+
+
+def _check_file(key: str, entry: RouteEntry, path: str, findings: Findings) -> bool:
+    try:
+        descriptor, _ = _open(path)
+    except _Unreadable as error:
+        reason = f"{key} {path}: {error.problem.reason}"
+        next_step = "relative paths start at the route file's directory"
+        findings.problems.append(Problem(entry.line_of(key), key, reason, next_step))
+        return False
+    with os.fdopen(descriptor, "rb") as file:
+        magic = file.read(4)
+    if key != "ca_bundle" and magic != b"GGUF":
+        reason = f"{key} {path} is no GGUF file"
+        findings.problems.append(Problem(entry.line_of(key), key, reason, "fetch the model again; check the path"))
+        return False
+    return True

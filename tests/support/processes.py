@@ -1,0 +1,96 @@
+"""Real processes, ended by whoever starts them."""
+
+import contextlib
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+POINTSMAN = str(Path(sys.executable).with_name("pointsman"))
+_READY = re.compile(r"pointsman: ready proxy=(\S+):(\d+)")
+
+
+class ProxyProcess:
+    """`pointsman sandbox proxy`, listening."""
+
+    def __init__(self, process: "subprocess.Popen[str]", ca_directory: Path) -> None:
+        self.process = process
+        self.ca_directory = ca_directory
+        self.lines: list[str] = []
+        assert process.stderr is not None
+        for line in process.stderr:
+            self.lines.append(line)
+            match = _READY.search(line)
+            if match:
+                self.port = int(match[2])
+                break
+        else:
+            raise AssertionError(f"the proxy did not start: {self.lines}")
+        self._drain = threading.Thread(target=self._read, args=(process.stderr,))
+        self._drain.start()
+
+    def _read(self, stderr: "Iterator[str]") -> None:
+        self.lines.extend(stderr)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def bundle(self) -> Path:
+        return self.ca_directory / "ca-bundle.pem"
+
+    def stop(self) -> int:
+        self.process.terminate()
+        status = self.process.wait(10)
+        self._drain.join(10)
+        return status
+
+
+@contextlib.contextmanager
+def proxy_process(
+    routes: str, directory: Path, *options: str, environ: Mapping[str, str] | None = None
+) -> Iterator[ProxyProcess]:
+    """Start the proxy on a route file's text."""
+    file = directory / "routes.yaml"
+    file.write_text(routes)
+    file.chmod(0o600)
+    command = [POINTSMAN, "sandbox", "proxy", "--inference-routes", str(file), "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [*command, "--ca-dir", str(directory / "ca"), *options],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env=dict(environ) if environ is not None else None,
+    )
+    try:
+        running = ProxyProcess(process, directory / "ca")
+        yield running
+    finally:
+        if process.poll() is None:
+            running.stop()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+@contextlib.contextmanager
+def llama_server() -> Iterator[int]:
+    """A real llama.cpp server; its port."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.llama_server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stdin.close()
+        process.stdout.close()
