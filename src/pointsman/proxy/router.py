@@ -29,7 +29,8 @@ from pointsman.proxy.tunnel import Tunnel
 from pointsman.proxy.upstream.pool import Pool
 from pointsman.proxy.upstream.resolve import Resolver
 from pointsman.routing.plan import select_candidate
-from pointsman.wire.request import RequestHead
+from pointsman.wire.headers import Fields
+from pointsman.wire.request import RequestHead, parse_head
 
 _DRAIN_SECONDS = 0.5
 
@@ -116,15 +117,8 @@ class Router:
         (also for a timeout) and UpstreamProtocol (also for a body that is cut or too large).
         """
         candidate = select_candidate(self.routes.bundle.system_routes, protocol)
-        if (
-            not path.startswith("/")
-            or not (method + path).isascii()
-            or not (method + path).isprintable()
-            or " " in path
-        ):
-            raise MalformedRequest("the path of a system call must be an absolute path of visible ASCII characters")
-        fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        call = Call(candidate, protocol, RequestHead(method, path, 1, fields), path, body)
+        head = RequestHead(method, path, 1, _checked_fields(method, path, headers))
+        call = Call(candidate, protocol, head, path, body)
         try:
             async with asyncio.timeout(candidate.timeout_seconds or self._limits.buffered_seconds):
                 return await self._collect(call)
@@ -164,3 +158,15 @@ class Router:
         self._resolver.close()
         self._sweep.close()
         self._log.flush()
+
+
+def _checked_fields(method: str, path: str, headers: Sequence[tuple[str, str]]) -> Fields:
+    """The header of a system call, held to the grammar of a client's. Raises MalformedRequest."""
+    lines = [f"{method} {path} HTTP/1.0", *(f"{name}: {value}" for name, value in headers)]
+    try:
+        head = parse_head("".join(line + "\r\n" for line in lines).encode("latin-1"), DEFAULT_LIMITS)
+    except UnicodeEncodeError:
+        raise MalformedRequest("a system call's path and headers must be Latin-1 text") from None
+    if not head.target.startswith("/") or len(head.fields) != len(headers):
+        raise MalformedRequest("a system call needs an absolute path, and one value per header")
+    return head.fields

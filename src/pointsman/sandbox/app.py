@@ -62,8 +62,12 @@ def operation_log(ocsf_log: str) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def open_router(bundle: Bundle, log: OperationLog, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[Router]:
+async def open_router(
+    bundle: Bundle, log: OperationLog | None = None, limits: Limits = DEFAULT_LIMITS
+) -> AsyncIterator[Router]:
     """A router with a local engine behind its `gguf` routes. The engine starts at first use."""
+    if log is None:
+        log = OperationLog(lines=None, wall_clock=time.time)
     if not any(each.endpoint.scheme == "gguf" for each in (*bundle.routes, *bundle.system_routes)):
         router = Router(bundle, log, limits=limits)
         try:

@@ -9,6 +9,9 @@ from pointsman.proxy.upstream.exchange import Exchange
 class Shelf(Protocol):
     """Where a connection goes between requests."""
 
+    def add(self, connection: "UpstreamConnection") -> None:
+        """It has been made."""
+
     def put(self, connection: "UpstreamConnection") -> None:
         """Keep it for the next request."""
 
@@ -29,6 +32,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._shelf.add(self)
 
     def data_received(self, data: bytes) -> None:
         if self._exchange is not None:
@@ -41,11 +45,10 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._shelf.remove(self)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.lost(clean=exc is None)
-        else:
-            self._shelf.remove(self)
 
     @property
     def is_open(self) -> bool:
@@ -81,6 +84,5 @@ class UpstreamConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close at once."""
-        self._shelf.remove(self)
         if self._transport is not None:
             self._transport.abort()

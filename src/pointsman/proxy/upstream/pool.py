@@ -3,7 +3,6 @@
 import asyncio
 import ssl
 from dataclasses import dataclass
-from math import inf
 
 from pointsman.core.errors import UpstreamUnavailable
 from pointsman.core.limits import Limits
@@ -35,6 +34,11 @@ class OriginPool:
         self._origin = origin
         self._keep_seconds = pool.limits.idle_tls_seconds if origin.tls else pool.limits.idle_clear_seconds
         self._idle: list[UpstreamConnection] = []
+        self._open: set[UpstreamConnection] = set()
+
+    def add(self, connection: UpstreamConnection) -> None:
+        """Know of a connection that has been made."""
+        self._open.add(connection)
 
     def put(self, connection: UpstreamConnection) -> None:
         """Keep a connection for the next request."""
@@ -43,6 +47,7 @@ class OriginPool:
 
     def remove(self, connection: UpstreamConnection) -> None:
         """Forget a connection that is gone."""
+        self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
 
@@ -60,6 +65,11 @@ class OriginPool:
         """Close connections that have been idle for too long at `now`."""
         oldest = now - self._keep_seconds
         for connection in [kept for kept in self._idle if kept.idle_since < oldest]:
+            connection.close()
+
+    def close(self) -> None:
+        """Close every connection, whatever it is doing."""
+        for connection in tuple(self._open):
             connection.close()
 
     async def dial(self) -> UpstreamConnection:
@@ -143,7 +153,7 @@ class Pool:
             pool.close_idle(now)
 
     def close(self) -> None:
-        """Close everything that is idle."""
+        """Close every connection."""
         self._sweep.discard(self)
         for pool in self._origins.values():
-            pool.close_idle(inf)
+            pool.close()
