@@ -11,6 +11,13 @@ class Problem:
     """From 1; 0 when it is about the file as a whole."""
     reason: str
     next_step: str
+    field: str = ""
+    """The key of the route it is about, where there is one."""
+
+    def describe(self, path: str) -> str:
+        """`FILE:LINE: reason; next step`, without the line where there is none."""
+        place = f"{path}:{self.line}" if self.line else path
+        return f"{place}: {self.reason}; {self.next_step}"
 
 
 class RouteFileError(Exception):
@@ -19,9 +26,4 @@ class RouteFileError(Exception):
     def __init__(self, path: str, problems: tuple[Problem, ...]) -> None:
         self.path = path
         self.problems = problems
-        super().__init__("\n".join(_line(path, problem) for problem in problems))
-
-
-def _line(path: str, problem: Problem) -> str:
-    place = f"{path}:{problem.line}" if problem.line else path
-    return f"{place}: {problem.reason}; {problem.next_step}"
+        super().__init__("\n".join(problem.describe(path) for problem in problems))

@@ -1,8 +1,8 @@
 """One entry of a route file, read into a candidate.
 
 Owns the rules for each key and the words that say what is wrong. Pure: the environment and the directory that relative
-paths start from are arguments; whether a named file exists is for the caller to see. No value of `api_key`, nor anything
-that could be one in the wrong place, is ever repeated.
+paths start from are arguments; whether a named file exists is for the caller to see. No value of `api_key`, nor
+anything that could be one in the wrong place, is ever repeated.
 """
 
 import re
@@ -10,7 +10,8 @@ from collections.abc import Mapping as Environment
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from pointsman.config.problem import Problem, nearest, shown, shown_variable
+from pointsman.config.problems import Problem
+from pointsman.config.wording import nearest, shown, shown_variable
 from pointsman.config.yaml_positions import NOTHING, NUMBER, STRING, Mapping, Node, Scalar, Sequence
 from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM, Candidate
 from pointsman.core.endpoint import Endpoint, parse_endpoint
@@ -94,7 +95,7 @@ def read_entry(
     """Read one item of `routes`. What is wrong goes into `findings`, and the result is None if anything was."""
     if not isinstance(node, Mapping):
         findings.problems.append(
-            Problem(node.line, "routes", f"a route is {node.kind}, not a mapping", "write it as - endpoint: …")
+            Problem(node.line, f"a route is {node.kind}, not a mapping", "write it as - endpoint: …", "routes")
         )
         return None
     return _EntryReader(node, environ, directory, findings).read()
@@ -118,8 +119,9 @@ class _EntryReader:
         endpoint = self._endpoint(provider_type)
         if endpoint is not None and endpoint.scheme == "gguf":
             provider_type = LOCAL_GGUF
-        route, model = self._route(), self._model(endpoint)
-        protocols, api_key = self._protocols(provider_type), self._key(provider_type, endpoint)
+        scheme = endpoint.scheme if endpoint is not None else self._meant_scheme(provider_type)
+        route, model = self._route(), self._model(scheme, endpoint)
+        protocols, api_key = self._protocols(provider_type), self._key(provider_type, scheme)
         timeout, ca_bundle = self._timeout(), self._ca_bundle(endpoint)
         if len(self._findings.problems) > before or endpoint is None:
             return None
@@ -133,10 +135,10 @@ class _EntryReader:
         return self._entries[key][0] if key in self._entries else self._line
 
     def _problem(self, key: str, reason: str, next_step: str) -> None:
-        self._findings.problems.append(Problem(self._line_of(key), key, reason, next_step))
+        self._findings.problems.append(Problem(self._line_of(key), reason, next_step, key))
 
     def _warning(self, key: str, reason: str, next_step: str) -> None:
-        self._findings.warnings.append(Problem(self._line_of(key), key, reason, next_step))
+        self._findings.warnings.append(Problem(self._line_of(key), reason, next_step, key))
 
     def _text(self, key: str) -> str | None:
         """A key's text without surrounding space. None if it is absent, or no text, which is noted."""
@@ -173,7 +175,7 @@ class _EntryReader:
             if key not in KEYS:
                 known = nearest(key, KEYS, HABITS)
                 next_step = f"did you mean {known}?" if known else f"the keys are {', '.join(KEYS)}"
-                self._findings.problems.append(Problem(line, "", f"unknown key{shown(key)}", next_step))
+                self._findings.problems.append(Problem(line, f"unknown key{shown(key)}", next_step))
 
     def _route(self) -> str:
         route, name = self._plain_text("route", LONGEST_NAME), self._plain_text("name", LONGEST_NAME)
@@ -220,6 +222,14 @@ class _EntryReader:
             return None
         return endpoint if self._may_be_reached(endpoint) and self._agrees(endpoint, provider_type) else None
 
+    def _meant_scheme(self, provider_type: str) -> str:
+        """What a refused endpoint was meant to be: it decides what else the route lacks."""
+        if provider_type in (LOCAL_GGUF, _MOCK) or "model_path" in self._entries:
+            return _MOCK if provider_type == _MOCK else "gguf"
+        node = self._entries["endpoint"][1] if "endpoint" in self._entries else None
+        text = node.text if isinstance(node, Scalar) else ""
+        return text.strip().lower().partition("://")[0]
+
     def _missing_endpoint(self, provider_type: str) -> None:
         if provider_type == LOCAL_GGUF:
             self._problem("endpoint", "a local_gguf route names no model file", "add model_path: model.gguf")
@@ -261,14 +271,14 @@ class _EntryReader:
             return True
         return False
 
-    def _model(self, endpoint: Endpoint | None) -> str:
+    def _model(self, scheme: str, endpoint: Endpoint | None) -> str:
         text = self._plain_text("model", LONGEST_MODEL)
-        if text is None and "model" not in self._entries:
-            if endpoint is not None and endpoint.scheme == "gguf":
-                return PurePath(endpoint.path).stem
-            if endpoint is not None:
-                self._problem("model", "a route has no model", "add model: with the name the endpoint knows it by")
-        return text or ""
+        if text is not None or "model" in self._entries:
+            return text or ""
+        if scheme == "gguf":
+            return PurePath(endpoint.path).stem if endpoint is not None else ""
+        self._problem("model", "a route has no model", "add model: with the name the endpoint knows it by")
+        return ""
 
     def _protocols(self, provider_type: str) -> tuple[str, ...]:
         if "protocols" not in self._entries:
@@ -309,14 +319,13 @@ class _EntryReader:
             next_step = f"did you mean {known}?" if known else f"the protocols are {', '.join(served)}"
             self._problem("protocols", f"unknown protocol{shown(name)}", next_step)
 
-    def _key(self, provider_type: str, endpoint: Endpoint | None) -> Secret | None:
+    def _key(self, provider_type: str, scheme: str) -> Secret | None:
         given = [key for key in ("api_key", "api_key_env") if key in self._entries]
         if len(given) == 2:
             self._problem("api_key_env", "api_key and api_key_env are both given", "keep one of them")
             return None
         if not given:
-            keyless = provider_type in (LOCAL_GGUF, _MOCK) or endpoint is None or endpoint.scheme == _MOCK
-            if not keyless:
+            if scheme not in ("gguf", _MOCK):
                 next_step = "add api_key_env: NAME_OF_A_VARIABLE, or api_key: none for a server that wants none"
                 self._problem("api_key", "a route has no key", next_step)
             return None

@@ -11,8 +11,9 @@ from collections.abc import Mapping as Environment
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from pointsman.config.problem import Problem, nearest, shown
+from pointsman.config.problems import Problem, RouteFileError
 from pointsman.config.route_entry import Findings, RouteEntry, read_entry
+from pointsman.config.wording import nearest, shown
 from pointsman.config.yaml_positions import LARGEST_TEXT, NOTHING, Mapping, Sequence, read_document, too_large
 from pointsman.core.candidate import SANDBOX_SYSTEM, Bundle, Candidate, make_bundle
 
@@ -22,15 +23,7 @@ SMALLEST_FILE = (
 )
 _SMALLEST = f"the smallest file is {SMALLEST_FILE}"
 _UNNAMED = "<routes>"
-
-
-class RouteFileError(Exception):
-    """A route file that cannot be used. Its text is one line for each problem, and holds no key."""
-
-    def __init__(self, name: str, problems: tuple[Problem, ...]) -> None:
-        super().__init__("\n".join(problem.describe(name) for problem in problems))
-        self.name = name
-        self.problems = problems
+_HERE = PurePath()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +32,7 @@ class LoadedRoutes:
 
     bundle: Bundle
     warnings: tuple[str, ...] = ()
-    """Lines `FILE:LINE: warning: what; next step`, for the caller to print."""
+    """Lines `FILE:LINE: what; next step`, for the caller to print."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +70,15 @@ def check_route_file(path: str | os.PathLike[str], environ: Environment[str, str
             if public and entry.inline_key:
                 line = entry.line_of("api_key")
                 reason = "every user of this machine can read this file, and it holds an api_key"
-                findings.warnings.append(Problem(line, "api_key", reason, "chmod 600 it, or use api_key_env"))
+                findings.warnings.append(Problem(line, reason, "chmod 600 it, or use api_key_env", "api_key"))
     return _check(name, entries, findings)
 
 
-def parse_route_file(
-    text: str, environ: Environment[str, str], directory: PurePath = PurePath()
-) -> tuple[Candidate, ...]:
-    """Candidates of a route file's text. Raises RouteFileError. Looks at no file; relative paths start at `directory`."""
+def parse_route_file(text: str, environ: Environment[str, str], directory: PurePath = _HERE) -> tuple[Candidate, ...]:
+    """Candidates of a route file's text; relative paths in it start at `directory`.
+
+    Raises RouteFileError with every problem. Looks at no file, so that a model or CA bundle it names may not exist.
+    """
     findings = Findings()
     entries = _entries(text, environ, directory, findings)
     check = _check(_UNNAMED, entries, findings)
@@ -94,14 +88,9 @@ def parse_route_file(
 
 
 def _check(name: str, entries: list[RouteEntry], findings: Findings) -> RouteFileCheck:
-    def by_line(problem: Problem) -> int:
-        return problem.line
-
-    warnings = tuple(
-        Problem(each.line, each.field, f"warning: {each.reason}", each.next_step).describe(name)
-        for each in sorted(findings.warnings, key=by_line)
-    )
-    problems = tuple(sorted(findings.problems, key=by_line))
+    warnings = tuple(warning.describe(name) for warning in sorted(set(findings.warnings)))
+    # A route that is an alias of another repeats what is wrong with it.
+    problems = tuple(sorted(set(findings.problems)))
     return RouteFileCheck(name, problems, warnings, tuple(entry.candidate for entry in entries))
 
 
@@ -111,23 +100,23 @@ def _entries(text: str, environ: Environment[str, str], directory: PurePath, fin
     root = document.root
     if root is None:
         if not document.problems:
-            findings.problems.append(Problem(0, "routes", "the file is empty", _SMALLEST))
+            findings.problems.append(Problem(0, "the file is empty", _SMALLEST, "routes"))
         return []
     if not isinstance(root, Mapping):
-        findings.problems.append(Problem(root.line, "routes", f"the file is {root.kind}, not a mapping", _SMALLEST))
+        findings.problems.append(Problem(root.line, f"the file is {root.kind}, not a mapping", _SMALLEST, "routes"))
         return []
     for key, (line, _) in root.entries.items():
         if key != "routes" and not key.startswith("x-"):
             next_step = "did you mean routes?" if nearest(key, ("routes",)) else "the only key at this level is routes"
-            findings.problems.append(Problem(line, "", f"unknown key{shown(key)}", next_step))
+            findings.problems.append(Problem(line, f"unknown key{shown(key)}", next_step))
     if "routes" not in root.entries:
-        findings.problems.append(Problem(0, "routes", "there is no routes list", _SMALLEST))
+        findings.problems.append(Problem(0, "there is no routes list", _SMALLEST, "routes"))
         return []
     line, routes = root.entries["routes"]
     if not isinstance(routes, Sequence):
         reason = "routes has no value" if routes.kind == NOTHING else f"routes is {routes.kind}, not a list"
         next_step = f"write routes: [] for none; {_SMALLEST}"
-        findings.problems.append(Problem(line, "routes", reason, next_step))
+        findings.problems.append(Problem(line, reason, next_step, "routes"))
         return []
     read = (read_entry(node, environ, directory, findings) for node in routes.items)
     entries = [entry for entry in read if entry is not None]
@@ -144,7 +133,7 @@ def _warn_of_shadows(entries: list[RouteEntry], findings: Findings) -> None:
         if all(protocol in first for protocol in protocols):
             lines = ", ".join(str(line) for line in sorted({first[protocol] for protocol in protocols}))
             reason = f"this route is never used: what it speaks goes to the route in line {lines}"
-            findings.warnings.append(Problem(entry.line, "protocols", reason, "move it up or remove it"))
+            findings.warnings.append(Problem(entry.line, reason, "move it up or remove it", "protocols"))
         for protocol in protocols:
             first.setdefault(protocol, entry.line)
 
@@ -152,7 +141,7 @@ def _warn_of_shadows(entries: list[RouteEntry], findings: Findings) -> None:
 class _Unreadable(Exception):
     def __init__(self, reason: str, next_step: str, line: int = 0) -> None:
         super().__init__(reason)
-        self.problem = Problem(line, "", reason, next_step)
+        self.problem = Problem(line, reason, next_step)
 
 
 def _open(name: str) -> tuple[int, os.stat_result]:
@@ -205,7 +194,7 @@ def _check_files(entry: RouteEntry, findings: Findings) -> None:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=candidate.ca_bundle)
         except (OSError, ValueError):
             reason = f"ca_bundle {candidate.ca_bundle} holds no certificate"
-            problem = Problem(entry.line_of("ca_bundle"), "ca_bundle", reason, "name a file of PEM certificates")
+            problem = Problem(entry.line_of("ca_bundle"), reason, "name a file of PEM certificates", "ca_bundle")
             findings.problems.append(problem)
 
 
@@ -214,13 +203,13 @@ def _check_file(key: str, entry: RouteEntry, path: str, findings: Findings) -> b
         descriptor, _ = _open(path)
     except _Unreadable as error:
         reason = f"{key} {path}: {error.problem.reason}"
-        next_step = "relative paths start at the route file's directory"
-        findings.problems.append(Problem(entry.line_of(key), key, reason, next_step))
+        next_step = "check it; relative paths start at the route file's directory"
+        findings.problems.append(Problem(entry.line_of(key), reason, next_step, key))
         return False
     with os.fdopen(descriptor, "rb") as file:
         magic = file.read(4)
     if key != "ca_bundle" and magic != b"GGUF":
         reason = f"{key} {path} is no GGUF file"
-        findings.problems.append(Problem(entry.line_of(key), key, reason, "fetch the model again; check the path"))
+        findings.problems.append(Problem(entry.line_of(key), reason, "fetch the model again; check the path", key))
         return False
     return True

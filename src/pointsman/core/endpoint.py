@@ -1,5 +1,6 @@
 """Where a candidate lives: a URL taken apart once, strictly."""
 
+import ipaddress
 import re
 from dataclasses import dataclass
 
@@ -8,6 +9,9 @@ _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)
 _PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,=:@%-]*)*")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LONGEST_URL = 2048
+_LONGEST_HOST = 253  # RFC 1035 section 2.3.4, without the trailing dot
+_LONGEST_LABEL = 63
+_NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ def parse_endpoint(text: str) -> Endpoint:
     if match is None:
         raise ValueError("is not a URL; write it as http://host:port/v1")
     scheme, authority, path = match["scheme"].lower(), match["authority"], match["path"]
+    if "@" in authority:
+        raise ValueError("must not carry a user name or password; put the key into api_key_env")
     if scheme == "mock":
         return Endpoint("mock", authority, 0, "")
     if match["rest"]:
@@ -51,9 +57,7 @@ def parse_endpoint(text: str) -> Endpoint:
     if scheme == "gguf":
         return _model_file(authority, path)
     if scheme not in _DEFAULT_PORTS:
-        raise ValueError(f"has the scheme {scheme}://; use http://, https://, mock:// or gguf://")
-    if "@" in authority:
-        raise ValueError("must not carry a user name or password; put the key into api_key_env")
+        raise ValueError("has an unknown scheme; use http://, https://, mock:// or gguf://")
     host, port = _split_authority(authority, _DEFAULT_PORTS[scheme])
     if not _PATH.fullmatch(path) or any(segment in (".", "..") for segment in _segments(path)):
         raise ValueError("has a path with characters or dot segments that are not allowed")
@@ -66,23 +70,44 @@ def _segments(path: str) -> list[str]:
 
 def _model_file(authority: str, path: str) -> Endpoint:
     if authority or len(path) < 2:
-        raise ValueError("must name a file by its absolute path, as in gguf:///models/small.gguf")
+        raise ValueError("must name a file by its absolute path; write it as gguf:///models/small.gguf")
+    if "%" in path:
+        raise ValueError("must not be percent-encoded; name the file with model_path")
     return Endpoint("gguf", "", 0, path)
 
 
 def _split_authority(authority: str, default_port: int) -> tuple[str, int]:
     if authority.startswith("["):
         host, bracket, rest = authority[1:].partition("]")
-        if not bracket or not re.fullmatch(r"[0-9A-Fa-f:.]+", host) or ":" not in host:
-            raise ValueError("has a malformed IPv6 address")
+        if not bracket or not re.fullmatch(r"[0-9A-Fa-f:.]+", host) or not _is_address(host, ipaddress.IPv6Address):
+            raise ValueError("has a malformed IPv6 address; write it as http://[::1]:8000/v1")
     else:
         host, colon, digits = authority.partition(":")
         rest = colon + digits
-        if not _HOST_NAME.fullmatch(host):
-            raise ValueError("has no valid host name")
+        _check_host(host.lower())
     if not rest:
         return host.lower(), default_port
     digits = rest[1:]
     if rest[0] != ":" or not re.fullmatch(r"[1-9][0-9]{0,4}", digits) or int(digits) > 65535:
         raise ValueError("has a port that is not between 1 and 65535")
     return host.lower(), int(digits)
+
+
+def _check_host(host: str) -> None:
+    if not _HOST_NAME.fullmatch(host):
+        raise ValueError("has no valid host name")
+    labels = host.removesuffix(".").split(".")
+    if len(host.removesuffix(".")) > _LONGEST_HOST or max(map(len, labels)) > _LONGEST_LABEL:
+        raise ValueError(f"has a host name of over {_LONGEST_HOST} characters, or {_LONGEST_LABEL} between dots")
+    # Resolvers take 127.1, 2130706433, 0x7f000001 and 010.0.0.1 for addresses, each in its own way: what was checked
+    # here would not be what is dialled. A name whose last label is a number is an address or nothing.
+    if _NUMERIC.fullmatch(labels[-1]) and not _is_address(host, ipaddress.IPv4Address):
+        raise ValueError("spells an IP address in an ambiguous way; write four decimal numbers, as in 127.0.0.1")
+
+
+def _is_address(text: str, family: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address]) -> bool:
+    try:
+        family(text)
+    except ValueError:
+        return False
+    return True

@@ -13,16 +13,29 @@ _REFUSED = tuple(
         ("192.0.0.192/32", "is a metadata address"),
         ("100.100.100.200/32", "is a metadata address"),
         ("fd00:ec2::254/128", "is a metadata address"),
+        ("fd20:ce::254/128", "is a metadata address"),
         ("224.0.0.0/4", "is a multicast address"),
         ("ff00::/8", "is a multicast address"),
         ("255.255.255.255/32", "is the broadcast address"),
     )
 )
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_IPV4_BELOW = tuple(
+    ipaddress.IPv6Network(network)
+    for network in (
+        "64:ff9b::/96",  # NAT64, RFC 6052
+        "64:ff9b:1::/48",  # NAT64 of one's own, RFC 8215
+        "::ffff:0:0:0/96",  # IPv4-translated, RFC 2765
+        "::/96",  # IPv4-compatible, RFC 4291
+    )
+)
+"""Networks whose addresses hold an IPv4 address in their last 32 bits; the module knows the others itself."""
 
 
 def refused_address(text: str) -> str | None:
-    """Why an IP address must not be dialled, or None. Addresses that embed an IPv4 address are judged by it."""
+    """Why an IP address must not be dialled, or None. Addresses that embed an IPv4 address are judged by it.
+
+    Private and loopback addresses are permitted. Raises ValueError for text that is no IP address.
+    """
     address = ipaddress.ip_address(text.partition("%")[0])
     for form in (address, *_embedded(address)):
         for network, reason in _REFUSED:
@@ -35,6 +48,6 @@ def _embedded(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ip
     if isinstance(address, ipaddress.IPv4Address):
         return []
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64:
+    if any(address in network for network in _IPV4_BELOW):
         found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return [each for each in found if each is not None]

@@ -54,6 +54,9 @@ class ClientConnection(asyncio.Protocol):
         self._reader = RequestReader(limits)
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._next: tuple[object, Request] | None = None
+        self._serving = False
         self._admitted: object = None
         self._deadline = inf
         self._lingering = False
@@ -77,7 +80,7 @@ class ClientConnection(asyncio.Protocol):
             return
         reader = self._reader
         reader.receive(data)
-        if self._task is None:
+        if not self._serving:
             self._advance()
         elif reader.buffered > self._limits.pipelined_bytes:
             self.abort()
@@ -142,16 +145,32 @@ class ClientConnection(asyncio.Protocol):
 
     def _start(self, admitted: object, request: Request) -> None:
         self._deadline = inf
+        self._serving = True
         self.keep_alive = request.head.keep_alive and not self.draining
-        # The task is owned by this connection, which cancels it and outlives it.
-        self._task = asyncio.get_running_loop().create_task(self._run(admitted, request))
+        self._next = (admitted, request)
+        if self._task is None:
+            # Owned by this connection, which cancels it and outlives it. One for all of its requests: a task costs
+            # 4 µs.
+            self._task = self._sweep.loop.create_task(self._run())
+        elif self._waiter is not None:
+            self._waiter.set_result(None)
 
-    async def _run(self, admitted: object, request: Request) -> None:
+    async def _run(self) -> None:
         try:
-            await self._application.serve(admitted, request, self)
-        finally:
-            self._flow = None
-            self._task = None
+            while self._next is not None:
+                (admitted, request), self._next = self._next, None
+                await self._application.serve(admitted, request, self)
+                self._flow = None
+                self._serving = False
+                self._finished()
+                if self._next is None and not self._closed:
+                    self._waiter = self._sweep.loop.create_future()
+                    await self._waiter
+                    self._waiter = None
+        except asyncio.CancelledError:
+            self.abort()  # the client has gone, or we are shutting down
+
+    def _finished(self) -> None:
         if self._closed:
             return
         if not self.keep_alive:
@@ -235,5 +254,5 @@ class ClientConnection(asyncio.Protocol):
         """Close after the request in progress, or now."""
         self.draining = True
         self.keep_alive = False
-        if self._task is None:
+        if not self._serving:
             self.close()

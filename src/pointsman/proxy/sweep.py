@@ -21,7 +21,7 @@ class Sweep:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, interval: float, clock: Callable[[], float]) -> None:
         self.now = clock
-        self._loop = loop
+        self.loop = loop
         self._interval = interval
         self._members: dict[Sweepable, None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -30,14 +30,14 @@ class Sweep:
         """Start asking."""
         self._members[member] = None
         if self._timer is None:
-            self._timer = self._loop.call_later(self._interval, self._tick)
+            self._timer = self.loop.call_later(self._interval, self._tick)
 
     def discard(self, member: Sweepable) -> None:
         """Stop asking; unknown members are fine."""
         self._members.pop(member, None)
 
     def _tick(self) -> None:
-        self._timer = self._loop.call_later(self._interval, self._tick) if self._members else None
+        self._timer = self.loop.call_later(self._interval, self._tick) if self._members else None
         now = self.now()
         for member in tuple(self._members):
             member.sweep(now)

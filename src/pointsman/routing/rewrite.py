@@ -6,7 +6,6 @@ Authentication and framing are ours, a few harmless fields are the client's, the
 import msgspec
 
 from pointsman.core.candidate import Candidate
-from pointsman.wire.request import RequestHead
 
 _COMMON = ("content-type", "accept", "accept-encoding", "user-agent")
 _BEARER = "authorization"
@@ -32,24 +31,22 @@ class RequestTemplate:
         if credential:
             lines.append(f"{header}: {'Bearer ' if header == _BEARER else ''}{credential}")
         self._fixed = "".join(line + "\r\n" for line in lines).encode("latin-1")
-        self._kept = {name.encode("ascii") for name in kept}
-        self._defaults = {name.encode("ascii"): value.encode("latin-1") for name, value in defaults}
+        # Looked up in this order; the client's spelling of names carries no meaning.
+        self._kept = tuple(name.encode("ascii") for name in sorted(kept))
+        self._defaults = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in defaults)
         self._base_path = candidate.endpoint.path if candidate.endpoint.scheme != "gguf" else ""
         self.model = msgspec.json.encode(candidate.model)
         """The upstream model as JSON bytes, ready to be spliced in."""
 
-    def encode(self, method: str, path: str, head: RequestHead, pieces: tuple[bytes, ...]) -> bytes:
+    def encode(self, method: str, path: str, values: dict[bytes, bytes], pieces: tuple[bytes, ...]) -> bytes:
         """A whole request. `path` carries its query; `pieces` is the body, which gets a Content-Length."""
-        kept, defaults = self._kept, self._defaults
-        missing = dict(defaults) if defaults else None
         lines = [f"{method} {join_path(self._base_path, path)} HTTP/1.1\r\n".encode("ascii"), self._fixed]
-        for lower, (name, value) in zip(head.names, head.fields, strict=True):
-            if lower in kept:
+        for name in self._kept:
+            if name in values:
+                lines.append(name + b": " + values[name] + b"\r\n")
+        for name, value in self._defaults:
+            if name not in values:
                 lines.append(name + b": " + value + b"\r\n")
-                if missing:
-                    missing.pop(lower, None)
-        if missing:
-            lines.extend(name + b": " + value + b"\r\n" for name, value in missing.items())
         length = sum(map(len, pieces))
         lines.append(b"content-length: %d\r\n\r\n" % length if length or method != "GET" else b"\r\n")
         lines.extend(pieces)

@@ -33,10 +33,7 @@ def sandbox_user(requested: str | None, environment: Mapping[str, str]) -> User:
 
     Raises CannotStart for an unknown user and for root: even without capabilities root owns the host's files.
     """
-    if requested is not None:
-        user = _named(requested)
-    else:
-        user = _caller_of_sudo(environment) or NOBODY
+    user = _named(requested) if requested is not None else _caller_of_sudo(environment) or NOBODY
     if user.uid == 0:
         raise CannotStart(
             "--user root would let the command rewrite this host's files; name a user without privileges, or leave "

@@ -60,16 +60,14 @@ AWAITED = PASSED | {signal.SIGCHLD, signal.SIGCONT} | set(range(END, signal.SIGR
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Refused(Exception):
-    """The command cannot be started; the message is what the operator reads."""
-
-
 class Channel:
     """The supervisor's end of the conversation, as seen from here."""
 
     def __init__(self, descriptor: int) -> None:
         self.socket = socket.socket(fileno=descriptor)
         self.socket.set_inheritable(False)
+        self.stage = "orders"
+        """What is being done now: the word for it when it fails."""
         self._buffer = b""
 
     def receive(self) -> dict[str, Any]:
@@ -88,7 +86,12 @@ class Channel:
         try:
             socket.send_fds(self.socket, [json.dumps(message).encode() + b"\n"], descriptors, socket.MSG_DONTWAIT)
         except OSError:
-            pass
+            return
+
+    def fail(self, error: BaseException) -> None:
+        """Tell which stage went wrong, and how; the supervisor finds the words for the operator."""
+        number = error.errno if isinstance(error, OSError) else None
+        self.send({"failed": self.stage, "errno": number, "detail": f"{type(error).__name__}: {error}"})
 
 
 def call(what: str, function: Callable[..., int], *arguments: object) -> None:
@@ -115,20 +118,6 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str = ""
         ctypes.c_ulong(flags),
         data.encode(),
     )
-
-
-def unshare(flags: int) -> None:
-    """Leave the shared namespaces; says what is missing when the kernel refuses."""
-    try:
-        call("unshare", libc.unshare, flags)
-    except OSError as error:
-        if error.errno == errno.EPERM:
-            hint = "it needs CAP_SYS_ADMIN (in a container: --cap-add SYS_ADMIN), or choose --isolation none"
-        elif error.errno in (errno.ENOSPC, errno.EUSERS):
-            hint = "a limit in /proc/sys/user/max_*_namespaces is reached"
-        else:
-            hint = "this kernel may lack network or PID namespaces; choose --isolation none"
-        raise Refused(f"the kernel refused to make a namespace ({os.strerror(error.errno or 0)}): {hint}") from None
 
 
 def exit_code(status: int) -> int:
@@ -182,13 +171,16 @@ def loopback_up() -> None:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags | IFF_UP))
 
 
-def isolate(orders: dict[str, Any]) -> socket.socket:
+def isolate(orders: dict[str, Any], channel: Channel) -> socket.socket:
     """Enter the namespaces and return the listener, the only thing that leads out of them."""
-    unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC)
+    channel.stage = "namespaces"
+    call("unshare", libc.unshare, CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC)
+    channel.stage = "view"
     mount("none", "/", None, MS_REC | MS_PRIVATE)
     for path, binds in orders["view"]:
         cover(path, binds)
     kernel_views()
+    channel.stage = "listener"
     loopback_up()
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", orders["port"]))
@@ -229,7 +221,7 @@ def drop(user: dict[str, Any], system_calls: dict[str, Any]) -> None:
 # --- the command
 
 
-def execute(orders: dict[str, Any], environment: dict[str, str], parent: int) -> NoReturn:
+def execute(orders: dict[str, Any], environment: dict[str, str], parent: int, channel: Channel) -> NoReturn:
     """In the child: become CMD."""
     # Each fork and each change of uid clears it.
     prctl("parent death", PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -238,45 +230,27 @@ def execute(orders: dict[str, Any], environment: dict[str, str], parent: int) ->
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    try:
-        os.chdir(orders["cwd"])
-    except OSError as error:
-        raise Refused(f"cannot start in {orders['cwd']}: {error.strerror}; start from another directory") from None
-    path, name = orders["path"], orders["argv"][0]
-    try:
-        os.execve(path, orders["argv"], environment)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM):
-            who = orders["user"]["name"] if orders["user"] else "you"
-            reason = f"{who} may not execute {path}"
-        elif error.errno == errno.ENOEXEC:
-            reason = "it is neither a program nor a script with a #! line"
-        elif error.errno == errno.ENOENT and os.path.exists(path):
-            reason = "the interpreter that it names does not exist or is hidden; show its directory with --expose"
-        elif error.errno == errno.ENOENT:
-            reason = f"{path} is hidden; show its directory with --expose"
-        else:
-            reason = error.strerror
-        raise Refused(f"cannot run {name}: {reason}") from None
+    channel.stage = "directory"
+    os.chdir(orders["cwd"])
+    channel.stage = "execute" if os.path.exists(orders["path"]) else "find"
+    os.execve(orders["path"], orders["argv"], environment)  # noqa: S606 - no shell is the point
 
 
-def spawn(orders: dict[str, Any], environment: dict[str, str]) -> int:
-    """Start CMD and return its process id once it really runs."""
-    reading, writing = os.pipe()
+def spawn(orders: dict[str, Any], environment: dict[str, str], channel: Channel) -> int | None:
+    """Start CMD and return its process id once it really runs; None when it does not."""
+    reading, writing = os.pipe()  # closed by a successful exec
     parent = os.getpid()
     child = os.fork()
     if child == 0:
         try:
-            execute(orders, environment, parent)
+            execute(orders, environment, parent, channel)
         except BaseException as error:
-            os.write(writing, str(error).encode())
+            channel.fail(error)
+            os.write(writing, b"!")
         os._exit(COULD_NOT_START)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        failure = pipe.read()
-    if failure:
-        raise Refused(failure.decode())
-    return child
+        return None if pipe.read() else child
 
 
 def attend(command: int, channel: Channel, *, isolated: bool) -> int:
@@ -337,9 +311,10 @@ def run_command(orders: dict[str, Any], channel: Channel, keeper: int | None) ->
         channel.send({"ready": True})
     else:
         prctl("parent death", PR_SET_PDEATHSIG, signal.SIGKILL)
-        with isolate(orders) as listener:
+        with isolate(orders, channel) as listener:
             channel.send({"ready": True, "home": orders["home"]}, listener.fileno())
     environment: dict[str, str] = channel.receive()["environment"]
+    channel.stage = "privileges"
     if keeper is None:
         prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
     else:
@@ -347,7 +322,9 @@ def run_command(orders: dict[str, Any], channel: Channel, keeper: int | None) ->
         prctl("parent death", PR_SET_PDEATHSIG, signal.SIGKILL)
         if select.select([keeper], [], [], 0)[0]:
             os._exit(COULD_NOT_START)
-    command = spawn(orders, environment)
+    command = spawn(orders, environment, channel)
+    if command is None:
+        return COULD_NOT_START
     channel.send({"started": True})
     code = attend(command, channel, isolated=keeper is not None)
     if keeper is None:
@@ -359,9 +336,8 @@ def guarded(channel: Channel, work: Callable[[], int]) -> int:
     """Run `work`; whatever goes wrong before CMD runs is told to the supervisor."""
     try:
         return work()
-    except (Refused, OSError) as error:
-        text = str(error) if isinstance(error, Refused) else f"setting up the sandbox failed: {error.strerror or error}"
-        channel.send({"error": text})
+    except Exception as error:
+        channel.fail(error)
         return COULD_NOT_START
 
 
@@ -373,7 +349,9 @@ def keep(orders: dict[str, Any], channel: Channel) -> int:
     user = orders["user"]
     home = os.path.join(orders["home_base"], f"pointsman-home-{os.urandom(8).hex()}")
     orders["home"] = home
-    unshare(CLONE_NEWPID)
+    channel.stage = "namespaces"
+    call("unshare", libc.unshare, CLONE_NEWPID)
+    channel.stage = "home"
     os.mkdir(home, 0o700)
     try:
         os.chown(home, user["uid"], user["gid"])
@@ -403,32 +381,6 @@ def oversee(init: int) -> int:
                 return exit_code(status)
 
 
-def restore_terminal(terminal: int | None) -> None:
-    """Give the terminal back to this job: an interactive shell inside cannot name a group outside its namespace."""
-    if terminal is None:
-        return
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTOU,))
-    try:
-        os.killpg(os.tcgetpgrp(terminal), 0)
-    except ProcessLookupError:
-        # Only from a group that has died: a shell that moved this job to the background keeps its terminal.
-        os.tcsetpgrp(terminal, os.getpgrp())
-    except OSError:
-        pass  # another user's group, or no terminal any more
-
-
-def own_terminal() -> int | None:
-    """The controlling terminal, when this job is in its foreground."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return None
-    if os.tcgetpgrp(terminal) == os.getpgrp():
-        return terminal
-    os.close(terminal)
-    return None
-
-
 def main() -> int:
     """The launcher; returns the exit status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
@@ -437,13 +389,9 @@ def main() -> int:
     prctl("parent death", PR_SET_PDEATHSIG, END)
     if os.getppid() != orders["supervisor"]:
         return COULD_NOT_START
-    terminal = own_terminal()
     if orders["isolation"] == "netns":
-        code = guarded(channel, lambda: keep(orders, channel))
-    else:
-        code = guarded(channel, lambda: run_command(orders, channel, None))
-    restore_terminal(terminal)
-    return code
+        return guarded(channel, lambda: keep(orders, channel))
+    return guarded(channel, lambda: run_command(orders, channel, None))
 
 
 if __name__ == "__main__":

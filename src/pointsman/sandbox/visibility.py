@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from pointsman.sandbox.child import CannotStart, User
 
@@ -18,7 +18,8 @@ from pointsman.sandbox.child import CannotStart, User
 # does not contain a socket that has a path, and a resolver is a way out.
 HIDDEN = ("/run", "/var/run")
 
-_LINK_LIMIT = 40  # as in the kernel
+_LINK_LIMIT = 40  # MAXSYMLINKS of the kernel
+_SCRIPT_LIMIT = 5  # scripts whose interpreter is a script; BINPRM_MAX_RECURSION of the kernel, plus the program
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -114,19 +115,25 @@ def program_needs(path: str, search_path: str, can_traverse: Callable[[str], boo
     `bin` is taken with its siblings of libraries, but never the directory above: that of ~/.local/bin is full of
     other things.
     """
-    for hop in _links(path):
-        directory = os.path.dirname(hop)
-        if not can_traverse(directory):
-            yield Bind(hop)  # a lone program in a private directory: not its neighbours
-            continue
-        for tree in {directory, os.path.realpath(directory)}:
-            yield Bind(tree)
-            if os.path.basename(tree) in ("bin", "sbin"):
-                beside = (os.path.join(os.path.dirname(tree), name) for name in ("lib", "lib64", "libexec"))
-                yield from (Bind(each) for each in beside if os.path.isdir(each))
-    interpreter = _interpreter(path, search_path)
-    if interpreter is not None:
-        yield from program_needs(interpreter, search_path, can_traverse)
+    for _ in range(_SCRIPT_LIMIT):
+        for hop in _links(path):
+            yield from _beside(hop, can_traverse)
+        interpreter = _interpreter(path, search_path)
+        if interpreter is None:
+            return
+        path = interpreter
+
+
+def _beside(program: str, can_traverse: Callable[[str], bool]) -> Iterator[Bind]:
+    directory = os.path.dirname(program)
+    if not can_traverse(directory):
+        yield Bind(program)  # alone in a private directory: not its neighbours
+        return
+    for tree in {directory, os.path.realpath(directory)}:
+        yield Bind(tree)
+        if os.path.basename(tree) in ("bin", "sbin"):
+            libraries = (os.path.join(os.path.dirname(tree), name) for name in ("lib", "lib64", "libexec"))
+            yield from (Bind(each) for each in libraries if os.path.isdir(each))
 
 
 def _links(path: str) -> Iterator[str]:
@@ -148,20 +155,10 @@ def _interpreter(path: str, search_path: str) -> str | None:
     words = os.fsdecode(first_line[2:]).split()
     if not first_line.startswith(b"#!") or not words or not words[0].startswith("/"):
         return None
-    if os.path.basename(words[0]) == "env":
-        name = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
-        try:
-            found = locate(name, search_path, "/")
-        except CannotStart:
-            return None
-    else:
-        found = words[0]
-    # One level: a script as the interpreter of a script is not followed further than the kernel would.
-    return found if _is_binary(found) else None
-
-
-def _is_binary(path: str) -> bool:
+    if os.path.basename(words[0]) != "env":
+        return words[0]
+    name = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
     try:
-        return Path(path).open("rb").read(2) != b"#!"
-    except OSError:
-        return False
+        return locate(name, search_path, "/")
+    except CannotStart:
+        return None

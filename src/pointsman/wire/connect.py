@@ -26,7 +26,7 @@ def read_connect(data: bytes, limits: Limits) -> tuple[str, str, bytes] | None:
     head = parse_head(data[: end + 2], limits)
     if head.method != "CONNECT":
         raise NotInference(f"{head.method} sent to the proxy; only CONNECT is served")
-    if any(name.lower() in _FRAMING for name, _ in head.fields):
+    if not _FRAMING.isdisjoint(head.values):
         raise MalformedRequest("CONNECT with a body")
     host, _, port = head.target.rpartition(":")
     return host, port, data[end + 4 :]

@@ -39,8 +39,8 @@ class RequestHead:
         "keep_alive",
         "method",
         "minor",
-        "names",
         "target",
+        "values",
     )
 
     def __init__(self, method: str, target: str, minor: int, fields: Fields) -> None:
@@ -50,8 +50,8 @@ class RequestHead:
         self.minor = minor
         """HTTP/1.minor"""
         self.fields = fields
-        self.names = [name.lower() for name, _ in fields]
-        """Of the fields, in lower case."""
+        self.values = {name.lower(): value for name, value in fields}
+        """By lower-case name; the values of a repeated field are joined (RFC 9110 section 5.3)."""
         self.host = b""
         self.content_length = 0
         self.chunked = False
@@ -85,24 +85,32 @@ def parse_head(block: bytes, limits: Limits) -> RequestHead:
     if len(fields) > limits.head_fields:
         raise HeadTooLarge
     head = RequestHead(line[1].decode("ascii"), line[2].decode("ascii"), line[3] == b"1", fields)
-    hosts = lengths = codings = 0
-    rule_of = _RULES.get
-    for name, value in zip(head.names, [value for _, value in fields], strict=True):
-        rule = rule_of(name)
-        if rule is None:
-            continue
-        if rule is _read_host:
-            hosts += 1
-        elif rule is _read_content_length:
-            lengths += 1
-        elif rule is _read_transfer_encoding:
-            codings += 1
-        rule(head, value)
-    if hosts > 1 or lengths > 1 or codings > 1 or (lengths and codings):
-        raise MalformedRequest("repeated or conflicting Host or framing fields")
-    if not hosts and head.minor:
+    if len(head.values) != len(fields):
+        _join_repeated(head)
+    values = head.values
+    if b"host" in values:
+        _read_host(head, values[b"host"])
+    elif head.minor:
         raise MalformedRequest("no Host field")
+    if b"content-length" in values:
+        _read_content_length(head, values[b"content-length"])
+    for name, rule in _RARE_RULES:
+        if name in values:
+            rule(head, values[name].rstrip(b" \t").lower())
     return head
+
+
+def _join_repeated(head: RequestHead) -> None:
+    joined: dict[bytes, bytes] = {}
+    for name, value in head.fields:
+        lower = name.lower()
+        if lower not in joined:
+            joined[lower] = value
+        elif lower in _SINGLE:
+            raise MalformedRequest("repeated Host or framing field")
+        else:
+            joined[lower] += b", " + value
+    head.values = joined
 
 
 def _read_host(head: RequestHead, value: bytes) -> None:
@@ -122,13 +130,13 @@ def _read_content_length(head: RequestHead, value: bytes) -> None:
 
 
 def _read_transfer_encoding(head: RequestHead, value: bytes) -> None:
-    if value.rstrip(b" \t").lower() != b"chunked" or not head.minor:
+    if value != b"chunked" or not head.minor or b"content-length" in head.values:
         raise MalformedRequest("unsupported Transfer-Encoding")
     head.chunked = True
 
 
 def _read_connection(head: RequestHead, value: bytes) -> None:
-    options = [option.strip().lower() for option in value.split(b",")]
+    options = [option.strip() for option in value.split(b",")]
     if b"close" in options:
         head.keep_alive = False
     elif b"keep-alive" in options and not head.minor:
@@ -136,24 +144,24 @@ def _read_connection(head: RequestHead, value: bytes) -> None:
 
 
 def _read_expect(head: RequestHead, value: bytes) -> None:
-    if value.rstrip(b" \t").lower() != b"100-continue":
+    if value != b"100-continue":
         raise ExpectationFailed
     head.expects_continue = bool(head.minor)
 
 
-def _read_content_encoding(head: RequestHead, value: bytes) -> None:
-    if value.rstrip(b" \t").lower() not in (b"", b"identity"):
+def _read_content_encoding(_: RequestHead, value: bytes) -> None:
+    if value not in (b"", b"identity"):
         raise EncodedBody
 
 
-_RULES = {
-    b"host": _read_host,
-    b"content-length": _read_content_length,
-    b"transfer-encoding": _read_transfer_encoding,
-    b"connection": _read_connection,
-    b"expect": _read_expect,
-    b"content-encoding": _read_content_encoding,
-}
+_SINGLE = frozenset({b"host", b"content-length", b"transfer-encoding"})
+_RARE_RULES = (
+    (b"transfer-encoding", _read_transfer_encoding),
+    (b"connection", _read_connection),
+    (b"expect", _read_expect),
+    (b"content-encoding", _read_content_encoding),
+)
+"""These get their value in lower case."""
 
 
 class RequestReader:

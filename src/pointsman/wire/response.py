@@ -4,8 +4,6 @@ Reading is llhttp (httptools) with its gaps closed: interim responses are counte
 glued to the first is noticed, a body that ends with its connection is told from one that was cut.
 """
 
-import re
-
 import httptools
 import msgspec
 
@@ -13,13 +11,12 @@ from pointsman.core.errors import RouterError, UpstreamProtocol
 from pointsman.core.limits import Limits
 from pointsman.wire.headers import HOP_BY_HOP, Fields, connection_options
 
-_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _BODILESS = frozenset({204, 304})
 _OUR_PREFIX = b"x-pointsman-"
 _DROPPED = HOP_BY_HOP | {b"content-length"}
 _REDACTED = frozenset({b"content-encoding", b"content-type", b"www-authenticate"})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-_FRAMING_LENGTHS = frozenset(map(len, _FRAMING))
+_SPECIAL = _DROPPED | {b"content-type", b"content-encoding"}
 _NO_OPTIONS: frozenset[bytes] = frozenset()
 _PLAIN_CONNECTION = frozenset({b"keep-alive", b"close"})
 
@@ -30,7 +27,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 class ResponseHead:
     """Status and fields of an upstream response. One is made per request, on the hot path."""
 
-    __slots__ = ("fields", "is_event_stream", "reason", "relayed", "status")
+    __slots__ = ("fields", "framed", "is_event_stream", "reason", "relayed", "status")
 
     def __init__(self, status: int, reason: bytes, fields: Fields) -> None:
         self.status = status
@@ -40,28 +37,34 @@ class ResponseHead:
         """Lines for the client: all fields but hop-by-hop, framing and our own names."""
         self.is_event_stream = False
         """Whether the body is an identity-coded event stream, the only kind that is cut into events."""
+        self.framed = status in _BODILESS
+        """Whether the body's end is told by its head or its chunks, not by the end of the connection."""
         self._classify()
 
     def _classify(self) -> None:
         # The one pass over the fields of a response; everything that needs a name in lower case happens here.
         relayed = self.relayed
-        event_stream, coded, options = False, False, _NO_OPTIONS
+        coded, options = False, _NO_OPTIONS
         for name, value in self.fields:
             lower = name.lower()
-            if lower in _DROPPED:
-                if lower == b"connection" and value.lower() not in _PLAIN_CONNECTION:
+            if lower in _SPECIAL:
+                if lower in _FRAMING:
+                    self.framed = True
+                elif lower == b"content-type":
+                    self.is_event_stream = value[:17].lower() == b"text/event-stream"
+                elif lower == b"content-encoding":
+                    coded = value.strip().lower() not in (b"", b"identity")
+                elif lower == b"connection" and value.lower() not in _PLAIN_CONNECTION:
                     options = connection_options(self.fields)
-                continue
-            if lower == b"content-type":
-                event_stream = value[:17].lower() == b"text/event-stream"
-            elif lower == b"content-encoding":
-                coded = value.strip().lower() not in (b"", b"identity")
+                if lower in _DROPPED:
+                    continue
             elif lower.startswith(_OUR_PREFIX):
                 continue
             relayed.append(name + b": " + value)
         if options:
             self.relayed = [line for line in relayed if line.split(b":", 1)[0].lower() not in options]
-        self.is_event_stream = event_stream and not coded
+        if coded:
+            self.is_event_stream = False
 
 
 class ResponseReader:
@@ -73,7 +76,6 @@ class ResponseReader:
     __slots__ = (
         "_body",
         "_fields",
-        "_framed",
         "_head_bytes",
         "_interim",
         "_limits",
@@ -93,7 +95,6 @@ class ResponseReader:
         self._body: list[bytes] = []
         self._head_bytes = 0
         self._interim = 0
-        self._framed = False
         self.head: ResponseHead | None = None
         self.complete = False
         self.reusable = False
@@ -133,7 +134,7 @@ class ResponseReader:
 
     def end_of_connection(self) -> bool:
         """The upstream closed. True when that is how this body ends, False when something is missing."""
-        if self.head is not None and not self.complete and not self._framed:
+        if self.head is not None and not self.complete and not self.head.framed:
             self.complete = True
         return self.complete
 
@@ -163,12 +164,6 @@ class ResponseReader:
         fields = self._fields
         if status > 599 or len(fields) > self._limits.response_head_fields:
             raise UpstreamProtocol("unusable status or too many header fields")
-        for name, value in fields:
-            if _BAD_VALUE.search(value):
-                raise UpstreamProtocol("control character in a header field")
-            if len(name) in _FRAMING_LENGTHS and name.lower() in _FRAMING:
-                self._framed = True
-        self._framed = self._framed or status in _BODILESS
         self.head = ResponseHead(status, self._reason, fields)
 
     def on_body(self, data: bytes) -> None:
@@ -188,7 +183,7 @@ class ResponseReader:
             return
         if not self.complete and self._parser is not None:
             # should_keep_alive is right only here; see httptools
-            self.reusable = self._parser.should_keep_alive() and self._framed
+            self.reusable = self._parser.should_keep_alive() and self.head.framed
             self.complete = True
 
 

@@ -1,25 +1,13 @@
 """Finding the token counts in the end of a response body."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
-import msgspec
-
-_USAGE = re.compile(rb'"usage"\s*:\s*(\{(?:[^{}]|\{[^{}]*\})*\})')
-
-
-class _Fields(msgspec.Struct):
-    prompt_tokens: int = -1
-    completion_tokens: int = -1
-    input_tokens: int = -1
-    output_tokens: int = -1
+_COUNT = re.compile(rb'"(prompt|input|completion|output)_tokens"\s*:\s*([0-9]{1,15})')
+_INPUT = frozenset({b"prompt", b"input"})
 
 
-_decoder = msgspec.json.Decoder(_Fields)
-
-
-@dataclass(frozen=True, slots=True)
-class TokenUsage:
+class TokenUsage(NamedTuple):
     """What the model reports of one request; -1 where it says nothing."""
 
     input_tokens: int
@@ -27,22 +15,14 @@ class TokenUsage:
 
 
 def find_usage(end: bytes) -> TokenUsage | None:
-    """The last usage object in the end of a body of any dialect, or None."""
-    at = len(end)
-    while (at := end.rfind(b'"usage"', 0, at)) >= 0:
-        match = _USAGE.match(end, at)
-        usage = _read(match[1]) if match else None
-        if usage is not None:
-            return usage
-    return None
-
-
-def _read(text: bytes) -> TokenUsage | None:
-    try:
-        fields = _decoder.decode(text)
-    except msgspec.DecodeError:
+    """The counts of the last usage object in the end of a body of any dialect, or None."""
+    at = end.rfind(b'"usage"')
+    if at < 0:
         return None
-    usage = TokenUsage(
-        max(fields.prompt_tokens, fields.input_tokens), max(fields.completion_tokens, fields.output_tokens)
-    )
-    return usage if max(usage.input_tokens, usage.output_tokens) >= 0 else None
+    incoming = outgoing = -1
+    for kind, digits in _COUNT.findall(end, at):
+        if kind in _INPUT:
+            incoming = int(digits)
+        else:
+            outgoing = int(digits)
+    return TokenUsage(incoming, outgoing) if incoming >= 0 or outgoing >= 0 else None

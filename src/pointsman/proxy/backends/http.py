@@ -7,7 +7,6 @@ from pointsman.core.limits import Limits
 from pointsman.core.secret import Secret
 from pointsman.proxy.call import Call
 from pointsman.proxy.sweep import Sweep
-from pointsman.proxy.upstream.connection import UpstreamConnection
 from pointsman.proxy.upstream.exchange import Exchange, StaleConnection
 from pointsman.proxy.upstream.pool import Origin, OriginPool, Pool
 from pointsman.routing.rewrite import RequestTemplate
@@ -46,7 +45,7 @@ class HttpBackend:
         """Send the request, over a kept connection if there is one, and wait for the head."""
         prepared = self._prepare(call.candidate)
         request = encode_call(call, prepared.template, self._limits)
-        return await send(request, prepared.origin, self._limits, self._sweep, prepared.header_seconds)
+        return await send(request, prepared.origin, self._sweep, self._limits, prepared.header_seconds)
 
     def _prepare(self, candidate: Candidate) -> _Prepared:
         # Hashing a candidate costs more than the rest of this; its identity does as long as it is held here.
@@ -65,31 +64,25 @@ def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> bytes:
         pieces: tuple[bytes, ...] = ()
     else:
         pieces = splice_model(call.body, template.model, limits.json_keys)
-    return template.encode(method, call.path, call.head, pieces)
+    return template.encode(method, call.path, call.head.values, pieces)
 
 
-async def send(request: bytes, origin: OriginPool, limits: Limits, sweep: Sweep, header_seconds: float) -> Exchange:
+async def send(request: bytes, origin: OriginPool, sweep: Sweep, limits: Limits, header_seconds: float) -> Exchange:
     """One attempt. A kept connection that dies without a byte of response is replaced once."""
-    connection = origin.take()
-    if connection is not None:
+    connection = origin.take() or await origin.dial()
+    while True:
+        exchange = Exchange(connection, limits, sweep, header_seconds, reused=connection.used)
         try:
-            return await _exchange(connection, request, limits, sweep, header_seconds)
+            connection.send(exchange, request)
+            await exchange.opened()
         except StaleConnection:
-            pass
-    return await _exchange(await origin.dial(), request, limits, sweep, header_seconds)
-
-
-async def _exchange(
-    connection: UpstreamConnection, request: bytes, limits: Limits, sweep: Sweep, header_seconds: float
-) -> Exchange:
-    exchange = Exchange(connection, limits, sweep, header_seconds, reused=connection.used)
-    try:
-        connection.send(exchange, request)
-        await exchange.opened()
-    except BaseException:
-        exchange.close()
-        raise
-    return exchange
+            exchange.close()
+            connection = await origin.dial()
+        except BaseException:
+            exchange.close()
+            raise
+        else:
+            return exchange
 
 
 EngineAddress = tuple[str, Secret]
@@ -118,4 +111,4 @@ class EngineBackend:
         origin = self._pool.origin(Origin("engine", 0, unix_socket=socket_path))
         request = encode_call(call, template, self._limits)
         seconds = call.candidate.timeout_seconds or self._limits.response_header_seconds
-        return await send(request, origin, self._limits, self._sweep, seconds)
+        return await send(request, origin, self._sweep, self._limits, seconds)

@@ -107,7 +107,7 @@ class Exchange:
             line.release(reusable=False)
 
     async def _wait(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = self._sweep.loop.create_future()
         try:
             await self._waiter
         finally:
