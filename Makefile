@@ -1,5 +1,5 @@
 # make setup | demo | check | test | bench | fuzz
-PYTHON ?= python3
+# PYTHON=/path/to/python3 chooses another interpreter than the distribution's.
 VENV   := .venv
 BIN    := $(VENV)/bin
 
@@ -13,7 +13,7 @@ help:      ## what each target does
 setup: $(VENV)/.installed  ## make .venv with the pointsman script, and Debian packages when root
 
 $(VENV)/.installed: requirements/dev.txt requirements/model.txt pyproject.toml scripts/setup.sh
-	@PYTHON=$(PYTHON) scripts/setup.sh
+	@PYTHON='$(PYTHON)' scripts/setup.sh
 
 demo: setup  ## a real model's answer through the sandbox's only door
 	@$(BIN)/python examples/demo.py
