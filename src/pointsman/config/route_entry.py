@@ -83,6 +83,8 @@ class RouteEntry:
     line: int
     key_lines: dict[str, int]
     inline_key: bool
+    key_variable: str
+    """The environment variable that holds its key, if one does."""
 
     def line_of(self, *keys: str) -> int:
         """The line of the first of these keys that the entry has, else the entry's own."""
@@ -110,6 +112,7 @@ class _EntryReader:
         self._directory = directory
         self._findings = findings
         self._all = node.entries
+        self._key_variable = ""
         self._entries = {key: each for key, each in node.entries.items() if each[1].kind != NOTHING}
 
     def read(self) -> RouteEntry | None:
@@ -127,7 +130,7 @@ class _EntryReader:
             return None
         candidate = Candidate(route, endpoint, model, protocols, provider_type, api_key, timeout, ca_bundle)
         lines = {key: line for key, (line, _) in self._entries.items()}
-        return RouteEntry(candidate, self._line, lines, "api_key" in self._entries)
+        return RouteEntry(candidate, self._line, lines, "api_key" in self._entries, self._key_variable)
 
     # Words
 
@@ -352,6 +355,7 @@ class _EntryReader:
             reason = "api_key_env is not the name of an environment variable"
             self._problem("api_key_env", reason, "write the name, as in OPENAI_API_KEY; the key itself is for api_key")
             return None
+        self._key_variable = name
         named = f"the environment variable{shown_variable(name)} named by api_key_env"
         value = self._environ.get(name)
         if value is None:

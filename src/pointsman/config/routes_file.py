@@ -33,6 +33,8 @@ class LoadedRoutes:
     bundle: Bundle
     warnings: tuple[str, ...] = ()
     """Lines `FILE:LINE: what; next step`, for the caller to print."""
+    key_variables: tuple[str, ...] = ()
+    """Environment variables that hold keys: a sandboxed command must not inherit them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class RouteFileCheck:
     warnings: tuple[str, ...]
     candidates: tuple[Candidate, ...]
     """Of the routes that are good by themselves, in the file's order."""
+    key_variables: tuple[str, ...]
 
 
 def load_route_file(path: str | os.PathLike[str], environ: Environment[str, str]) -> LoadedRoutes:
@@ -51,7 +54,7 @@ def load_route_file(path: str | os.PathLike[str], environ: Environment[str, str]
     check = check_route_file(path, environ)
     if check.problems:
         raise RouteFileError(check.name, check.problems)
-    return LoadedRoutes(make_bundle(check.candidates), check.warnings)
+    return LoadedRoutes(make_bundle(check.candidates), check.warnings, check.key_variables)
 
 
 def check_route_file(path: str | os.PathLike[str], environ: Environment[str, str]) -> RouteFileCheck:
@@ -91,7 +94,9 @@ def _check(name: str, entries: list[RouteEntry], findings: Findings) -> RouteFil
     warnings = tuple(warning.describe(name) for warning in sorted(set(findings.warnings)))
     # A route that is an alias of another repeats what is wrong with it.
     problems = tuple(sorted(set(findings.problems)))
-    return RouteFileCheck(name, problems, warnings, tuple(entry.candidate for entry in entries))
+    candidates = tuple(entry.candidate for entry in entries)
+    variables = tuple(sorted({entry.key_variable for entry in entries} - {""}))
+    return RouteFileCheck(name, problems, warnings, candidates, variables)
 
 
 def _entries(text: str, environ: Environment[str, str], directory: PurePath, findings: Findings) -> list[RouteEntry]:

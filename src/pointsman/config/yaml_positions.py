@@ -30,7 +30,8 @@ _KINDS = {
     "tag:yaml.org,2002:timestamp": "a date",
 }
 STRING, NUMBER, NOTHING = "text", "a number", "nothing"
-_QUOTED = re.compile(r"'[^'<>]{2,}'")
+_QUOTED = re.compile(r"'([^']*)'")
+_PARSER_WORD = re.compile(r"<[a-z ]+>|.?")
 _MERGE = "<<"
 
 
@@ -114,7 +115,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError) -> Problem:
     if "'\\t'" in (error.problem or ""):
         return Problem(line, "is indented with a tab", "indent with spaces")
     # The mark's own text quotes the file, and the message may quote an alias or a tag: neither is repeated.
-    reason = _QUOTED.sub("…", error.problem or "")
+    reason = _QUOTED.sub(lambda m: m[0] if _PARSER_WORD.fullmatch(m[1]) else "…", error.problem or "")
     return Problem(
         line, f"is not valid YAML: {reason}", "check indentation, quotes and the space behind each colon there"
     )

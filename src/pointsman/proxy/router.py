@@ -17,7 +17,7 @@ from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import MalformedRequest, UpstreamProtocol, UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.events.operation_log import OperationLog
-from pointsman.proxy.backends.http import EngineAddress, EngineBackend, HttpBackend
+from pointsman.proxy.backends.http import EngineBackend, EngineLine, HttpBackend
 from pointsman.proxy.backends.mock import MockBackend
 from pointsman.proxy.call import Backend, Call
 from pointsman.proxy.client_connection import ClientConnection
@@ -53,7 +53,7 @@ class Router:
         log: OperationLog,
         *,
         limits: Limits = DEFAULT_LIMITS,
-        engine_address: Callable[[Candidate], Awaitable[EngineAddress]] | None = None,
+        find_engine: Callable[[Candidate], Awaitable[EngineLine]] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._limits = limits
@@ -64,8 +64,8 @@ class Router:
         self.routes = RouteTable(bundle)
         http = HttpBackend(self._pool, limits, self._sweep)
         self._backends: dict[str, Backend] = {"http": http, "https": http, "mock": MockBackend(limits)}
-        if engine_address is not None:
-            self._backends["gguf"] = EngineBackend(self._pool, limits, self._sweep, engine_address)
+        if find_engine is not None:
+            self._backends["gguf"] = EngineBackend(self._pool, limits, self._sweep, find_engine)
         prefix, numbers = secrets.token_hex(6), itertools.count(1)
         self._dispatcher = Dispatcher(
             self.routes,

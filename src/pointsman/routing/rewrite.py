@@ -41,12 +41,8 @@ class RequestTemplate:
     def encode(self, method: str, path: str, values: dict[bytes, bytes], pieces: tuple[bytes, ...]) -> bytes:
         """A whole request. `path` carries its query; `pieces` is the body, which gets a Content-Length."""
         lines = [f"{method} {join_path(self._base_path, path)} HTTP/1.1\r\n".encode("ascii"), self._fixed]
-        for name in self._kept:
-            if name in values:
-                lines.append(name + b": " + values[name] + b"\r\n")
-        for name, value in self._defaults:
-            if name not in values:
-                lines.append(name + b": " + value + b"\r\n")
+        lines += [name + b": " + values[name] + b"\r\n" for name in self._kept if name in values]
+        lines += [name + b": " + value + b"\r\n" for name, value in self._defaults if name not in values]
         length = sum(map(len, pieces))
         lines.append(b"content-length: %d\r\n\r\n" % length if length or method != "GET" else b"\r\n")
         lines.extend(pieces)

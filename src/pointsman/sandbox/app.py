@@ -18,8 +18,10 @@ import uvloop
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.engine.fleet import EngineFleet
+from pointsman.engine.supervisor import EngineUnavailable
 from pointsman.events.operation_log import OperationLog
-from pointsman.proxy.backends.http import EngineAddress
+from pointsman.proxy.backends.http import EngineLine
 from pointsman.proxy.router import Router
 from pointsman.sandbox.authority import CertificateAuthority
 
@@ -68,26 +70,17 @@ async def open_router(
     """A router with a local engine behind its `gguf` routes. The engine starts at first use."""
     if log is None:
         log = OperationLog(lines=None, wall_clock=time.time)
-    if not any(each.endpoint.scheme == "gguf" for each in (*bundle.routes, *bundle.system_routes)):
-        router = Router(bundle, log, limits=limits)
-        try:
-            yield router
-        finally:
-            await router.close()
-        return
-    from pointsman.engine.fleet import EngineFleet
-    from pointsman.engine.supervisor import EngineUnavailable
-
     fleet = EngineFleet(clock=time.monotonic)
 
-    async def engine_address(candidate: Candidate) -> EngineAddress:
+    async def find_engine(candidate: Candidate) -> EngineLine:
+        engine = fleet.engine(Path(candidate.endpoint.path))
         try:
-            address = await fleet.engine(Path(candidate.endpoint.path)).address()
+            address = await engine.address()
         except EngineUnavailable as error:
             raise UpstreamUnavailable(str(error)) from None
-        return address.socket_path, address.key
+        return EngineLine(address.socket_path, address.key, engine.cpu_seconds)
 
-    router = Router(bundle, log, limits=limits, engine_address=engine_address)
+    router = Router(bundle, log, limits=limits, find_engine=find_engine)
     try:
         yield router
     finally:

@@ -1,13 +1,14 @@
 """Calls over HTTP/1.1: to providers, and over a unix socket to the local engine."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from pointsman.core.candidate import Candidate
 from pointsman.core.limits import Limits
 from pointsman.core.secret import Secret
 from pointsman.proxy.call import Call
 from pointsman.proxy.sweep import Sweep
-from pointsman.proxy.upstream.exchange import Exchange, StaleConnection
+from pointsman.proxy.upstream.exchange import Exchange, Patience, StaleConnection
 from pointsman.proxy.upstream.pool import Origin, OriginPool, Pool
 from pointsman.routing.rewrite import RequestTemplate
 from pointsman.wire.json_model import splice_model
@@ -18,7 +19,7 @@ _MOST_PREPARED = 64
 class _Prepared:
     """What is derived from a candidate once and used for all of its requests."""
 
-    __slots__ = ("candidate", "header_seconds", "origin", "template")
+    __slots__ = ("candidate", "origin", "patience", "template")
 
     def __init__(self, candidate: Candidate, pool: Pool, limits: Limits) -> None:
         endpoint = candidate.endpoint
@@ -29,7 +30,7 @@ class _Prepared:
         self.origin = pool.origin(
             Origin(endpoint.host, endpoint.port, tls=endpoint.scheme == "https", ca_bundle=candidate.ca_bundle)
         )
-        self.header_seconds = candidate.timeout_seconds or limits.response_header_seconds
+        self.patience = Patience(candidate.timeout_seconds or limits.response_header_seconds)
 
 
 class HttpBackend:
@@ -45,7 +46,7 @@ class HttpBackend:
         """Send the request, over a kept connection if there is one, and wait for the head."""
         prepared = self._prepare(call.candidate)
         request = encode_call(call, prepared.template, self._limits)
-        return await send(request, prepared.origin, self._sweep, self._limits, prepared.header_seconds)
+        return await send(request, prepared.origin, self._sweep, self._limits, prepared.patience)
 
     def _prepare(self, candidate: Candidate) -> _Prepared:
         # Hashing a candidate costs more than the rest of this; its identity does as long as it is held here.
@@ -67,11 +68,11 @@ def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> bytes:
     return template.encode(method, call.path, call.head.values, pieces)
 
 
-async def send(request: bytes, origin: OriginPool, sweep: Sweep, limits: Limits, header_seconds: float) -> Exchange:
+async def send(request: bytes, origin: OriginPool, sweep: Sweep, limits: Limits, patience: Patience) -> Exchange:
     """One attempt. A kept connection that dies without a byte of response is replaced once."""
     connection = origin.take() or await origin.dial()
     while True:
-        exchange = Exchange(connection, limits, sweep, header_seconds, reused=connection.used)
+        exchange = Exchange(connection, limits, sweep, patience, reused=connection.used)
         try:
             connection.send(exchange, request)
             await exchange.opened()
@@ -85,30 +86,47 @@ async def send(request: bytes, origin: OriginPool, sweep: Sweep, limits: Limits,
             return exchange
 
 
-EngineAddress = tuple[str, Secret]
-"""Path of a unix socket, and the key the engine asks for."""
+@dataclass(frozen=True, slots=True)
+class EngineLine:
+    """How to reach a local engine that is ready."""
+
+    socket_path: str
+    key: Secret
+    cpu_seconds: Callable[[], float]
+    """CPU time it has used; while that grows it is at work on the prompt, and worth waiting for."""
 
 
 class EngineBackend:
     """Calls the local engine: the same HTTP, over its unix socket."""
 
     def __init__(
-        self,
-        pool: Pool,
-        limits: Limits,
-        sweep: Sweep,
-        address: Callable[[Candidate], Awaitable[EngineAddress]],
+        self, pool: Pool, limits: Limits, sweep: Sweep, find_engine: Callable[[Candidate], Awaitable[EngineLine]]
     ) -> None:
         self._pool = pool
         self._limits = limits
         self._sweep = sweep
-        self._address = address
+        self._find_engine = find_engine
 
     async def open(self, call: Call) -> Exchange:
         """Start the engine if need be, then call it."""
-        socket_path, key = await self._address(call.candidate)
-        template = RequestTemplate(call.candidate, key.reveal(), "localhost")
-        origin = self._pool.origin(Origin("engine", 0, unix_socket=socket_path))
+        line = await self._find_engine(call.candidate)
+        template = RequestTemplate(call.candidate, line.key.reveal(), "localhost")
+        origin = self._pool.origin(Origin("engine", 0, unix_socket=line.socket_path))
         request = encode_call(call, template, self._limits)
-        seconds = call.candidate.timeout_seconds or self._limits.response_header_seconds
-        return await send(request, origin, self._sweep, self._limits, seconds)
+        timeout = call.candidate.timeout_seconds
+        if timeout:
+            return await send(request, origin, self._sweep, self._limits, Patience(timeout))
+        patience = Patience(self._limits.response_header_seconds, _while_working(line.cpu_seconds))
+        return await send(request, origin, self._sweep, self._limits, patience)
+
+
+def _while_working(cpu_seconds: Callable[[], float]) -> Callable[[], bool]:
+    """Whether the engine has used the CPU since it was asked last."""
+    seen = cpu_seconds()
+
+    def working() -> bool:
+        nonlocal seen
+        before, seen = seen, cpu_seconds()
+        return seen > before
+
+    return working

@@ -5,6 +5,8 @@ the sink, and the task that waits sleeps to the end.
 """
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
@@ -50,10 +52,19 @@ class Line(Protocol):
     def release(self, *, reusable: bool) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long the head of a response is waited for."""
+
+    seconds: float
+    still_working: Callable[[], bool] | None = None
+    """Asked when the time is over: True means as long again."""
+
+
 class Exchange:
     """Pull `head`, then `relay` the body into a sink. Whoever opened it calls `close` in the end."""
 
-    def __init__(self, line: Line, limits: Limits, sweep: Sweep, header_seconds: float, *, reused: bool) -> None:
+    def __init__(self, line: Line, limits: Limits, sweep: Sweep, patience: Patience, *, reused: bool) -> None:
         self._line: Line | None = line
         self._limits = limits
         self._sweep = sweep
@@ -67,7 +78,8 @@ class Exchange:
         self._paused = False
         self._seen_any = False
         self._last_byte = sweep.now()
-        self._header_deadline = self._last_byte + header_seconds
+        self._header_deadline = self._last_byte + patience.seconds
+        self._patience = patience
         sweep.add(self)
 
     # Towards the dispatcher
@@ -166,14 +178,14 @@ class Exchange:
         """Deadlines: the wait for the head, then the gap between two reads."""
         if self._reader.head is None:
             if now >= self._header_deadline:
+                still_working = self._patience.still_working
+                if still_working is not None and still_working():
+                    self._header_deadline = now + self._patience.seconds
+                    return
                 self._header_deadline = inf
                 self._fail(UpstreamUnavailable("no response head in time"))
         elif self._sink is not None and not self._paused and now - self._last_byte >= self._limits.chunk_idle_seconds:
             self._truncate(IDLE)
-
-    def extend(self, seconds: float) -> None:
-        """Wait longer for the head, from now on."""
-        self._header_deadline = self._sweep.now() + seconds
 
     def _fail(self, error: UpstreamError) -> None:
         if self._sink is not None:

@@ -1,0 +1,28 @@
+"""Engines by model file, so that routes to the same file share one child."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pointsman.engine.supervisor import Engine, EngineOptions
+
+
+class EngineFleet:
+    """Makes engines on demand; `close` ends them all."""
+
+    def __init__(self, *, clock: Callable[[], float], options: EngineOptions | None = None) -> None:
+        self._clock = clock
+        self._options = options
+        self._engines: dict[Path, Engine] = {}
+
+    def engine(self, model: Path) -> Engine:
+        """The engine of a model file. Nothing is started by this."""
+        engine = self._engines.get(model)
+        if engine is None:
+            engine = self._engines[model] = Engine(model, clock=self._clock, options=self._options)
+        return engine
+
+    async def close(self) -> None:
+        """End every child."""
+        for engine in self._engines.values():
+            await engine.close()
+        self._engines.clear()
