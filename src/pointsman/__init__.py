@@ -11,14 +11,14 @@ They are imported on first use, so that `import pointsman` stays cheap.
 
 from typing import TYPE_CHECKING, Any
 
+from pointsman.core.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from pointsman.config.routes_file import load_route_file
     from pointsman.core.errors import NoCompatibleRoute, NotConfigured, RouterError, UpstreamError
     from pointsman.core.limits import Limits
     from pointsman.proxy.router import BufferedResponse, Router
     from pointsman.sandbox.app import open_router
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "BufferedResponse": "pointsman.proxy.router",

@@ -4,14 +4,14 @@ import sys
 
 import click
 
-from pointsman import __version__
 from pointsman.cli.sandbox import sandbox
+from pointsman.core.version import VERSION
 
 _FAILED = 1
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="pointsman")
+@click.version_option(VERSION, prog_name="pointsman")
 def cli() -> None:
     """Pointsman routes the inference of sandboxed agents through one door, https://inference.local.
 

@@ -30,7 +30,9 @@ class Endpoint:
 
     @property
     def authority(self) -> str:
-        """`host` or `host:port`, as it belongs into a Host header."""
+        """`host` or `host:port`, as it belongs into a Host header; the scheme where there is no host."""
+        if not self.host:
+            return self.scheme
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
 

@@ -5,7 +5,7 @@ Class and activity numbers are the schema's; which record gets which is our deci
 
 from typing import Any
 
-from pointsman import __version__
+from pointsman.core.version import VERSION
 from pointsman.events.record import Outcome, Record, printable
 
 _NETWORK_ACTIVITY = 4001
@@ -14,7 +14,7 @@ _OPEN, _REFUSE, _FAIL, _OTHER = 1, 5, 4, 99
 _INFO, _LOW, _MEDIUM = 1, 2, 3
 _SUCCESS, _FAILURE = 1, 2
 
-_PRODUCT = {"name": "Pointsman", "vendor_name": "Pointsman", "version": __version__}
+_PRODUCT = {"name": "Pointsman", "vendor_name": "Pointsman", "version": VERSION}
 
 
 def ocsf_event(record: Record) -> dict[str, Any]:

@@ -1,0 +1,3 @@
+"""The version of this program, for those who must not import the whole of it."""
+
+VERSION = "0.1.0"

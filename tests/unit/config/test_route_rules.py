@@ -1,0 +1,111 @@
+"""One rule of a route's keys after the other, and what is said when it is broken."""
+
+import pytest
+
+from pointsman.config.route_entry import LONGEST_MODEL, LONGEST_NAME, LONGEST_TIMEOUT, LONGEST_TYPE
+from tests.unit.config.route_text import CANARY, problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "next_step"),
+    [
+        ({"route": "a", "name": "b"}, "route and name are two spellings of one key", "keep one"),
+        ({"route": "4"}, "route is read as a number", 'route: "…"'),
+        ({"name": "true"}, "name is read as true or false", "quotes"),
+        ({"name": "[a]"}, "name is a list", "single value"),
+        ({"route": "''"}, "route is empty", "remove the line"),
+        ({"route": '"a\\nb"'}, "route holds a control", "again"),
+        ({"route": "grüße"}, "route is not plain ASCII", "Latin"),
+        ({"name": "grüße"}, "name is not plain ASCII", "Latin"),
+        ({"route": "a" * (LONGEST_NAME + 1)}, f"longer than {LONGEST_NAME}", "shorten"),
+        ({"route": "Sandbox-System"}, "almost the reserved name sandbox-system", "write sandbox-system"),
+        ({"route": "sandbox_system"}, "almost the reserved name sandbox-system", "write sandbox-system"),
+        ({"name": "sandbox system"}, "name is almost the reserved name sandbox-system", "write sandbox-system"),
+        ({"route": "Inference.Local"}, "almost the reserved name inference.local", "write inference.local"),
+        ({"endpoint": None}, "a route has no endpoint", "add endpoint: http://localhost:1234/v1"),
+        (
+            {"endpoint": None, "provider_type": "anthropic"},
+            "a route has no endpoint",
+            "add endpoint: https://api.anthropic.com/v1",
+        ),
+        ({"endpoint": "4"}, "endpoint is read as a number", "quotes"),
+        ({"endpoint": "''"}, "endpoint is empty", "give it a value"),
+        ({"endpoint": "localhost:1234"}, "endpoint is not a URL", "http://host:port/v1"),
+        ({"endpoint": "ftp://host"}, "unknown scheme", "use http://"),
+        ({"endpoint": "http://u:p@host"}, "user name or password", "api_key_env"),
+        ({"endpoint": "http://host?key=1"}, "query", "http://host:port/v1"),
+        ({"endpoint": "http://host:0"}, "port", "http://host:port/v1"),
+        ({"endpoint": "http://127.1"}, "ambiguous", "four decimal numbers"),
+        ({"endpoint": "http://169.254.169.254/v1"}, "metadata address", "name the model server"),
+        ({"endpoint": "http://0.0.0.0:8000/v1"}, "unspecified address", "name the model server"),
+        ({"endpoint": "http://[fe80::1]/v1"}, "link-local", "name the model server"),
+        ({"endpoint": "http://[::ffff:169.254.1.1]/v1"}, "link-local", "name the model server"),
+        ({"endpoint": "http://[64:ff9b::a9fe:a9fe]/v1"}, "metadata", "name the model server"),
+        ({"endpoint": "http://host", "provider_type": "mock"}, "has a real endpoint", "write mock://"),
+        ({"model": None}, "a route has no model", "add model:"),
+        ({"model": "~"}, "a route has no model", "add model:"),
+        ({"model": "''"}, "model is empty", "give it a value"),
+        ({"model": "4"}, "model is read as a number", 'model: "…"'),
+        ({"model": "4.1"}, "model is read as a number", 'model: "…"'),
+        ({"model": "on"}, "model is read as true or false", 'model: "…"'),
+        ({"model": "2024-01-01"}, "model is read as a date", 'model: "…"'),
+        ({"model": '"a\\u0000b"'}, "control or invisible", "by hand"),
+        ({"model": '"a\\ud800b"'}, "control or invisible", "by hand"),
+        ({"model": '"a\\u200bb"'}, "control or invisible", "by hand"),
+        ({"model": "m" * (LONGEST_MODEL + 1)}, f"longer than {LONGEST_MODEL}", "shorten"),
+        ({"protocols": None}, "a route has no protocols", "add protocols: [openai_chat_completions]"),
+        (
+            {"protocols": None, "provider_type": "openai_compatible"},
+            "a route has no protocols",
+            "add protocols: [openai_chat_completions]",
+        ),
+        ({"protocols": "[]"}, "protocols is empty", "at least one"),
+        ({"protocols": "['', ' ']"}, "protocols is empty", "at least one"),
+        ({"protocols": "openai_chat_completions"}, "protocols is text", "write a list"),
+        ({"protocols": "{a: b}"}, "protocols is a mapping", "write a list"),
+        ({"protocols": "[4]"}, "protocols holds a number", "write names"),
+        ({"protocols": "[openai_responses, [a]]"}, "protocols holds a list", "write names"),
+        (
+            {"protocols": "[openai_chat_completion]"},
+            "unknown protocol openai_chat_completion",
+            "did you mean openai_chat_completions?",
+        ),
+        ({"protocols": "[chat_completions]"}, "unknown protocol chat_completions", "openai_chat_completions?"),
+        ({"protocols": "[http]"}, "unknown protocol http", "the protocols are"),
+        ({"protocols": f"[{CANARY}]"}, "unknown protocol", "the protocols are"),
+        ({"provider_type": "4"}, "provider_type is read as a number", "quotes"),
+        ({"provider_type": "''"}, "provider_type is empty", "remove the line"),
+        ({"provider_type": "öpenai"}, "provider_type is not plain ASCII", "use anthropic"),
+        ({"provider_type": "a" * (LONGEST_TYPE + 1)}, f"longer than {LONGEST_TYPE}", "shorten"),
+        ({"timeout": "-1"}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": "true"}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": "'30'"}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": "30s"}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": "1:30"}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": "010"}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": "0x10"}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": "1_000"}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": ".inf"}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": ".nan"}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": "[1]"}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": "9" * 5000}, "timeout is not a plain number", "timeout: 120"),
+        ({"timeout": str(LONGEST_TIMEOUT + 1)}, "longer than 86400 seconds", "in seconds"),
+        ({"timeout": f"{LONGEST_TIMEOUT}.000001"}, "longer than 86400 seconds", "in seconds"),
+        ({"ca_bundle": "ca.pem"}, "ca_bundle belongs to https://", "write https://"),
+        ({"ca_bundle": "4", "endpoint": "https://h"}, "ca_bundle is read as a number", "quotes"),
+        ({"timeout_secs": "3"}, "unknown key timeout_secs", "did you mean timeout?"),
+        ({"base_url": "3"}, "unknown key base_url", "did you mean endpoint?"),
+        ({"api_keys": "3"}, "unknown key api_keys", "did you mean api_key?"),
+        ({"Model": "x"}, "unknown key Model", "did you mean model?"),
+        ({"colour": "red"}, "unknown key colour", "the keys are route, name"),
+        ({CANARY: "red"}, "unknown key", "the keys are"),
+        ({"4": "red"}, "unknown key", "the keys are"),
+    ],
+)
+def test_each_rule_has_one_line_that_says_what_to_do(
+    changes: dict[str, str | None], reason: str, next_step: str
+) -> None:
+    found = problem(**changes)
+    assert reason in found.reason
+    assert next_step in found.next_step
+    assert found.line > 0

@@ -1,0 +1,54 @@
+"""What a client hears of each failure."""
+
+import pytest
+
+from pointsman.core import errors
+from pointsman.core.errors import RequestRejected, RouterError, UpstreamError
+
+
+def every(kind: type[RouterError]) -> list[type[RouterError]]:
+    return [kind, *(deeper for each in kind.__subclasses__() for deeper in every(each))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "text"),
+    [
+        (errors.NotInference, 403, "connection not allowed by policy"),
+        (errors.NotConfigured, 503, "inference is not configured"),
+        (errors.NoCompatibleRoute, 400, "no compatible inference route available"),
+        (errors.UpstreamUnavailable, 503, "inference service unavailable"),
+        (errors.UpstreamProtocol, 502, "inference service error"),
+        (errors.RouterError, 502, "inference service error"),
+        (errors.BodyTooLarge, 413, "payload too large"),
+        (errors.MalformedRequest, 400, "bad request"),
+        (errors.EncodedBody, 415, "encoded request bodies are not accepted"),
+        (errors.RequestTimeout, 408, "request timeout"),
+        (errors.TargetTooLong, 414, "request target too long"),
+        (errors.ExpectationFailed, 417, "expectation failed"),
+        (errors.HeadTooLarge, 431, "request header fields too large"),
+    ],
+)
+def test_each_error_has_its_status_and_its_text(kind: type[RouterError], status: int, text: str) -> None:
+    assert (kind.status, kind.text) == (status, text)
+
+
+@pytest.mark.parametrize("kind", every(RouterError), ids=lambda kind: kind.__name__)
+def test_what_the_client_hears_does_not_depend_on_the_detail(kind: type[RouterError]) -> None:
+    error = kind("cannot reach host.internal:8000")
+    assert "internal" not in error.text + error.hint
+    assert error.detail == str(error) == "cannot reach host.internal:8000"
+
+
+@pytest.mark.parametrize("kind", every(RouterError), ids=lambda kind: kind.__name__)
+def test_without_a_detail_the_log_gets_the_text(kind: type[RouterError]) -> None:
+    assert kind().detail == kind.text
+
+
+def test_a_rejection_is_the_clients_fault_and_an_upstream_error_is_not() -> None:
+    assert all(400 <= kind.status < 500 for kind in every(RequestRejected))
+    assert all(kind.status >= 500 for kind in every(UpstreamError))
+
+
+def test_not_configured_says_what_to_do() -> None:
+    assert "pointsman inference set" in errors.NotConfigured.hint
+    assert "--inference-routes" in errors.NotConfigured.hint

@@ -1,0 +1,32 @@
+"""The numbers that bound things."""
+
+import dataclasses
+
+import pytest
+
+from pointsman.core.limits import DEFAULT_LIMITS, Limits
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("body_bytes", 10 * 1024 * 1024),
+        ("response_body_bytes", 32 * 1024 * 1024),
+        ("connect_head_bytes", 8192),
+        ("chunks", 4096),
+        ("connect_seconds", 30.0),
+        ("chunk_idle_seconds", 120.0),
+        ("buffered_seconds", 60.0),
+        ("response_header_seconds", 120.0),
+    ],
+)
+def test_the_numbers_of_the_design_are_the_defaults(name: str, value: float) -> None:
+    assert getattr(DEFAULT_LIMITS, name) == value
+
+
+def test_every_limit_is_positive_and_can_be_shrunk_for_a_test() -> None:
+    for each in dataclasses.fields(Limits):
+        assert getattr(DEFAULT_LIMITS, each.name) > 0
+        assert getattr(dataclasses.replace(DEFAULT_LIMITS, **{each.name: 1}), each.name) == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        DEFAULT_LIMITS.chunks = 1  # type: ignore[misc]
