@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from pointsman.config.problems import RouteFileError
-from pointsman.config.routes_file import load_route_file
-from pointsman.core.candidate import Bundle
+from pointsman.config.routes_file import LoadedRoutes, load_route_file
 
 _ROUTES_HELP = "Route file (YAML): where inference goes. See docs/reference/route-file.md."
+_COULD_NOT_START = 125
 _LOG_HELP = "Append one OCSF event per line to FILE; '-' is standard output."
 
 
@@ -36,7 +36,7 @@ def proxy(routes: str, listen: str, ca_dir: Path, ocsf_log: str) -> None:
     """
     from pointsman.sandbox.app import ProxyOptions, run, run_proxy
 
-    bundle = _load(routes)
+    bundle = _load(routes).bundle
     address = _address(listen)
     try:
         sys.exit(run(run_proxy(ProxyOptions(bundle, address, ca_dir, ocsf_log))))
@@ -47,14 +47,60 @@ def proxy(routes: str, listen: str, ca_dir: Path, ocsf_log: str) -> None:
         ) from None
 
 
-def _load(path: str) -> Bundle:
+@sandbox.command(name="run", context_settings={"ignore_unknown_options": True})
+@click.option("--inference-routes", "routes", required=True, metavar="FILE", help=_ROUTES_HELP)
+@click.option(
+    "--isolation",
+    type=click.Choice(["auto", "netns", "none"]),
+    default="auto",
+    show_default=True,
+    help="netns: a network namespace with nothing in it but the door (needs root). none: no protection at all.",
+)
+@click.option("--user", metavar="NAME", help="Whom the command runs as. Default: who called sudo, else nobody.")
+@click.option(
+    "--expose",
+    multiple=True,
+    metavar="DIR",
+    help="Let the command use DIR although its user may not enter what is above.",
+)
+@click.option("--ocsf-log", default="", metavar="FILE", help=_LOG_HELP)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run_command(  # one parameter per option
+    routes: str, isolation: str, user: str | None, expose: tuple[str, ...], ocsf_log: str, command: tuple[str, ...]
+) -> None:
+    """Run COMMAND so that https://inference.local is its only way out.
+
+    \b
+    Examples:
+      sudo pointsman sandbox run --inference-routes routes.yaml -- python agent.py
+      sudo pointsman sandbox run --inference-routes routes.yaml --user "$USER" -- bash
+
+    Proxy, certificates, base URLs and placeholder keys are in its environment; your own keys are not. Exits with
+    COMMAND's status, or 125 when it could not be started.
+    """
+    from pointsman.sandbox.app import RunOptions, run, run_sandboxed
+    from pointsman.sandbox.child import CannotStart
+    from pointsman.sandbox.isolation import Command, Isolation
+
+    try:
+        loaded = _load(routes)
+        asked = Command(command, dict(os.environ), os.getcwd(), user, expose)
+        status = run(run_sandboxed(RunOptions(loaded, asked, Isolation(isolation), ocsf_log)))
+    except (CannotStart, OSError, click.ClickException) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        click.echo(f"pointsman: {text}", err=True)
+        sys.exit(_COULD_NOT_START)
+    sys.exit(status)
+
+
+def _load(path: str) -> LoadedRoutes:
     try:
         loaded = load_route_file(path, os.environ)
     except RouteFileError as error:
         raise click.ClickException(str(error)) from None
     for warning in loaded.warnings:
         click.echo(f"pointsman: warning: {warning}", err=True)
-    return loaded.bundle
+    return loaded
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -71,7 +71,8 @@ def printable(text: str, most: int = 200) -> str:
 
 def human_line(record: Record) -> str:
     """One line for a person. Method and path have passed the request grammar, names the route file's: no escapes."""
-    line = f"pointsman: {record.outcome.value} {record.method} {record.path[:200]} status={record.status}"
+    what = f"{record.method} {record.path[:200]}" if record.method else "connection"
+    line = f"pointsman: {record.outcome.value} {what} status={record.status}"
     if record.route:
         line += f" route={record.route} model={record.model}"
     if record.usage is not None:

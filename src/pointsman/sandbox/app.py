@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
@@ -15,15 +16,27 @@ from typing import Any
 
 import uvloop
 
+from pointsman.config.routes_file import LoadedRoutes
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.core.secret import Secret
 from pointsman.engine.fleet import EngineFleet
 from pointsman.engine.supervisor import EngineUnavailable
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.backends.http import EngineLine
 from pointsman.proxy.router import Router
 from pointsman.sandbox.authority import CertificateAuthority
+from pointsman.sandbox.environment import Door, sandbox_environment
+from pointsman.sandbox.isolation import (
+    DEFAULT_PORT,
+    NOT_PROTECTED,
+    Command,
+    Isolation,
+    choose_isolation,
+    forward_signals,
+    start,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +150,61 @@ async def run_proxy(options: ProxyOptions) -> int:
             await stop.wait()
             restore()
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What `sandbox run` was asked for."""
+
+    routes: LoadedRoutes
+    command: Command
+    isolation: Isolation
+    ocsf_log: str = ""
+    port: int = DEFAULT_PORT
+
+
+async def run_sandboxed(options: RunOptions) -> int:
+    """Run a command behind the door; its exit status. Raises CannotStart before it runs."""
+    isolation = choose_isolation(options.isolation, is_root=os.geteuid() == 0)
+    authority = CertificateAuthority(time.time)
+    with (
+        tempfile.TemporaryDirectory(prefix="pointsman-ca-") as directory,
+        operation_log(options.ocsf_log) as log,
+    ):
+        os.chmod(directory, 0o755)  # noqa: S103  # certificates, for the sandbox's user to read
+        files = authority.write(Path(directory), os.environ)
+        if isolation is Isolation.NONE:
+            log.say(f"warning: {NOT_PROTECTED}")
+        process = await start(options.command, isolation, options.port)
+        try:
+            listener = process.listener or bind(("127.0.0.1", 0))
+            host, port = listener.getsockname()[:2]
+            async with open_router(options.routes.bundle, log) as router:
+                await router.serve_tunnel(listener, authority.tls_context)
+                freeze_garbage()
+                log.say(
+                    f"sandbox isolation={isolation} proxy={host}:{port} routes={_route_names(options.routes.bundle)}"
+                )
+                environment = sandbox_environment(
+                    options.command.environ,
+                    Door(f"http://{host}:{port}", str(files.authority), str(files.bundle)),
+                    secrets=_keys(options.routes.bundle),
+                    key_variables=options.routes.key_variables,
+                )
+                if process.home:
+                    environment["HOME"] = process.home
+                stop_forwarding = forward_signals(process)
+                await process.release(environment)
+                status = await process.wait()
+                stop_forwarding()
+                return status
+        finally:
+            await process.close()
+
+
+def _keys(bundle: Bundle) -> tuple[Secret, ...]:
+    return tuple(each.api_key for each in (*bundle.routes, *bundle.system_routes) if each.api_key is not None)
+
+
+def _route_names(bundle: Bundle) -> str:
+    return ",".join(f"{each.route}→{each.model}" for each in bundle.routes) or "none"
