@@ -128,3 +128,20 @@ def test_the_idle_clock_stands_still_while_the_client_is_slow(upstream: Upstream
         fill(peer)  # takes longer than the idle limit after the last byte
         peer.sock.settimeout(0.3)
         assert not peer.wait_closed(0.3)
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome"), [(b"data: [DONE]\n\n", "infer_completed"), (b"data: {}\n\n", "infer_cancelled")]
+)
+def test_a_client_that_hangs_up_on_the_last_event_has_had_its_answer(
+    door: Door, upstream: Upstream, last: bytes, outcome: str
+) -> None:
+    with door.tunnel() as client:
+        client.send(post())
+        peer = upstream.accept()
+        peer.request()
+        peer.start_events()
+        peer.chunk(last)
+        client.read_until(last)
+    assert peer.wait_closed(1.0)
+    assert outcome in door.logged()

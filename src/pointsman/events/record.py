@@ -21,6 +21,7 @@ class Record:
     __slots__ = (
         "detail",
         "endpoint",
+        "heard_out",
         "method",
         "model",
         "outcome",
@@ -57,6 +58,8 @@ class Record:
         """Bytes of the response body."""
         self.seconds = 0.0
         self.outcome = Outcome.COMPLETED
+        self.heard_out = False
+        """The last event of a stream has reached the client."""
         self.detail = ""
         """Why it failed, for the operator."""
         self.usage: TokenUsage | None = None

@@ -83,7 +83,8 @@ class Dispatcher:
         except RouterError as error:
             self._answer_error(error, client, record)
         except asyncio.CancelledError:
-            record.outcome = Outcome.CANCELLED
+            if record.outcome is not Outcome.COMPLETED or not record.heard_out:
+                record.outcome = Outcome.CANCELLED
             raise
         except Exception as error:
             # Nothing below is meant to raise anything else; the client is told as little as of a broken upstream.
@@ -127,6 +128,8 @@ class Dispatcher:
                 record.outcome = Outcome.FAILED
         finally:
             record.sent = relay.sent
+            # SDKs hang up on the last event, without waiting for the end of the body.
+            record.heard_out = response.head.is_event_stream and relay.meter.finished()
             record.usage = relay.meter.usage()
 
     def _answer_error(self, error: RouterError, client: ClientConnection, record: Record) -> None:

@@ -1,6 +1,6 @@
 """Watching a response for its token counts, without delaying or changing it."""
 
-from pointsman.wire.usage import TokenUsage, find_usage
+from pointsman.wire.usage import TokenUsage, find_usage, has_terminal_event
 
 _KEPT_BYTES = 4 * 1024
 _SMALL = 1024
@@ -31,3 +31,7 @@ class Meter:
     def usage(self) -> TokenUsage | None:
         """The counts the body reported, if it did."""
         return find_usage(self._previous + self._last)
+
+    def finished(self) -> bool:
+        """Whether the stream's last event has passed, so that a client that leaves now has all of it."""
+        return has_terminal_event(self._previous + self._last)

@@ -1,4 +1,4 @@
-"""Finding the token counts in the end of a response body."""
+"""What the end of a response body tells: the token counts, and that a stream has said its last word."""
 
 import re
 from typing import NamedTuple
@@ -26,3 +26,11 @@ def find_usage(end: bytes) -> TokenUsage | None:
         else:
             outgoing = int(digits)
     return TokenUsage(incoming, outgoing) if incoming >= 0 or outgoing >= 0 else None
+
+
+_TERMINAL = re.compile(rb'(?:data: ?\[DONE\]|"type" ?: ?"(?:message_stop|response\.(?:completed|incomplete|failed))")')
+
+
+def has_terminal_event(end: bytes) -> bool:
+    """Whether an event stream has sent the event behind which its clients stop reading."""
+    return _TERMINAL.search(end) is not None

@@ -1,0 +1,34 @@
+"""Every example runs as its first lines say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(*argv: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_the_router_can_be_embedded() -> None:
+    finished = run(str(EXAMPLES / "embed_router.py"))
+    assert finished.stdout == "200 policy-model says: This is a mock answer.\n", finished.stderr
+
+
+def test_the_demo_holds() -> None:
+    if os.geteuid() != 0:
+        pytest.fail("the demo isolates its script: run the tests as root, as CI does")
+    finished = run(str(EXAMPLES / "demo.py"))
+    assert finished.returncode == 0, finished.stderr
+    assert "isolation netns" in finished.stdout
+    assert "https://example.com is denied" in finished.stdout
+    assert finished.stdout.endswith("demo: all of it held\n")
+
+
+def test_every_example_has_a_test() -> None:
+    here = Path(__file__).read_text() + (EXAMPLES / "demo.py").read_text()
+    assert [path.name for path in EXAMPLES.glob("*.py") if f'"{path.name}"' not in here] == []
