@@ -3,7 +3,7 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: default setup demo check test unit bench fuzz fix lock soak clean help
+.PHONY: default setup demo check test bench soak fuzz docs fix lock clean help
 
 default: check test
 
@@ -24,6 +24,7 @@ check: setup  ## ruff, mypy, import-linter, shape limits, docs tests
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/lint-imports --no-cache >/dev/null || $(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_shape.py
+	$(BIN)/python scripts/generate_reference.py --check
 	$(BIN)/pytest tests/docs
 
 test: check  ## check, then unit, component, conformance and e2e tests
@@ -36,7 +37,10 @@ soak: setup  ## 100,000 randomised exchanges with nonces
 	$(BIN)/python bench/soak.py
 
 fuzz: setup  ## Hypothesis, deep profile
-	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/unit --timeout=0 -k "split or fuzz or any"
+	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/unit --timeout=0 -k "any"
+
+docs: setup  ## write the generated pages of docs/reference
+	$(BIN)/python scripts/generate_reference.py
 
 fix: setup  ## format and mend what ruff can
 	$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
@@ -44,5 +48,5 @@ fix: setup  ## format and mend what ruff can
 lock: setup  ## refresh the hash-locked requirements
 	scripts/lock.sh
 
-clean:
+clean:     ## remove what make made
 	rm -rf $(VENV) bench/build bench/work

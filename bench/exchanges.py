@@ -92,7 +92,11 @@ class UpstreamServer:
         try:
             while await self._one(reader, writer):
                 pass
-        except (ConnectionError, RuntimeError, asyncio.IncompleteReadError):  # RuntimeError: uvloop, written after a close
+        except (
+            ConnectionError,
+            RuntimeError,
+            asyncio.IncompleteReadError,
+        ):  # RuntimeError: uvloop, written after a close
             pass
         finally:
             writer.close()

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pointsman
+from pointsman.config.routes_file import LoadedRoutes
 
 ROUTES = """
 routes:
@@ -22,11 +23,14 @@ routes:
 """
 
 
-async def main() -> None:
+def load() -> LoadedRoutes:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "routes.yaml")
         path.write_text(ROUTES)
-        loaded = pointsman.load_route_file(path, os.environ)
+        return pointsman.load_route_file(path, os.environ)
+
+
+async def ask(loaded: LoadedRoutes) -> None:
     body = json.dumps({"model": "any", "messages": [{"role": "user", "content": "May it run 'ls'?"}]}).encode()
     async with pointsman.open_router(loaded.bundle) as router:
         answer = await router.system_inference(
@@ -36,4 +40,4 @@ async def main() -> None:
     print(answer.status, content["model"], "says:", content["choices"][0]["message"]["content"])
 
 
-asyncio.run(main())
+asyncio.run(ask(load()))
