@@ -6,9 +6,12 @@ Authentication and framing are ours, a few harmless fields are the client's, the
 import msgspec
 
 from pointsman.core.candidate import Candidate
+from pointsman.wire.json_model import Pieces
 
 _COMMON = ("content-type", "accept", "accept-encoding", "user-agent")
 _BEARER = "authorization"
+_WRITTEN_APART = 32 * 1024
+"""A larger body is not copied behind its head."""
 
 
 class RequestTemplate:
@@ -17,7 +20,7 @@ class RequestTemplate:
     `credential` is the key in clear; the caller reveals it and keeps the template out of logs.
     """
 
-    __slots__ = ("_base_path", "_defaults", "_fixed", "_kept", "model")
+    __slots__ = ("_base_path", "_defaults", "_fixed", "_kept", "_last_lines", "_last_values", "model")
 
     def __init__(self, candidate: Candidate, credential: str, host: str) -> None:
         profile = candidate.profile
@@ -35,17 +38,30 @@ class RequestTemplate:
         self._kept = tuple(name.encode("ascii") for name in sorted(kept))
         self._defaults = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in defaults)
         self._base_path = candidate.endpoint.path if candidate.endpoint.scheme != "gguf" else ""
+        self._last_values: dict[bytes, bytes] | None = None
+        self._last_lines = b""
         self.model = msgspec.json.encode(candidate.model)
         """The upstream model as JSON bytes, ready to be spliced in."""
 
-    def encode(self, method: str, path: str, values: dict[bytes, bytes], pieces: tuple[bytes, ...]) -> bytes:
-        """A whole request. `path` carries its query; `pieces` is the body, which gets a Content-Length."""
-        lines = [f"{method} {join_path(self._base_path, path)} HTTP/1.1\r\n".encode("ascii"), self._fixed]
-        lines += [name + b": " + values[name] + b"\r\n" for name in self._kept if name in values]
+    def encode(self, method: str, path: str, values: dict[bytes, bytes], body: Pieces) -> list[bytes | memoryview]:
+        """A whole request: one piece, or a head and the pieces of a large body.
+
+        `path` carries its query. The body gets a Content-Length.
+        """
+        if values is not self._last_values:  # the same object as long as a client repeats its head
+            self._last_lines = self._client_lines(values)
+            self._last_values = values
+        length = sum(map(len, body))
+        framing = b"content-length: %d\r\n" % length if length or method != "GET" else b""
+        line = f"{method} {join_path(self._base_path, path)} HTTP/1.1\r\n".encode("ascii")
+        head = (line, self._fixed, self._last_lines, framing, b"\r\n")
+        if length > _WRITTEN_APART:
+            return [b"".join(head), *body]
+        return [b"".join((*head, *body))]
+
+    def _client_lines(self, values: dict[bytes, bytes]) -> bytes:
+        lines = [name + b": " + values[name] + b"\r\n" for name in self._kept if name in values]
         lines += [name + b": " + value + b"\r\n" for name, value in self._defaults if name not in values]
-        length = sum(map(len, pieces))
-        lines.append(b"content-length: %d\r\n\r\n" % length if length or method != "GET" else b"\r\n")
-        lines.extend(pieces)
         return b"".join(lines)
 
 

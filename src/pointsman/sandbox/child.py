@@ -122,3 +122,40 @@ def system_call_filter(calls: SystemCalls) -> bytes:
         (answer, 0, 0, fail | errno.ENOSYS),  # 20
     )
     return b"".join(struct.pack("HBBI", *line) for line in program)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What the launcher tells when CMD could not be started."""
+
+    stage: str
+    number: int | None
+    """The errno, when there was one."""
+    detail: str
+
+    def explain(self, name: str, cwd: str, who: str) -> str:
+        """One line for the operator, for a command called `name` that `who` was to run in `cwd`."""
+        reason = os.strerror(self.number) if self.number else self.detail
+        match self.stage, self.number:
+            case "namespaces", errno.EPERM:
+                return (
+                    f"the kernel refused to make a namespace ({reason}): it takes CAP_SYS_ADMIN (in a container: "
+                    "--cap-add SYS_ADMIN), or choose --isolation none"
+                )
+            case "namespaces", errno.ENOSPC:
+                return f"the kernel refused to make a namespace ({reason}): see /proc/sys/user/max_*_namespaces"
+            case "namespaces", _:
+                return f"the kernel refused to make a namespace ({reason}); choose --isolation none"
+            case "directory", _:
+                return f"{who} cannot start in {cwd} ({reason}): start from another directory, or choose another --user"
+            case "find", _:
+                return f"cannot run {name}: it is hidden from {who}; show its directory with --expose"
+            case "execute", errno.EACCES | errno.EPERM:
+                return f"cannot run {name}: {who} may not execute it"
+            case "execute", errno.ENOEXEC:
+                return f"cannot run {name}: it is neither a program nor a script with a #! line"
+            case "execute", errno.ENOENT:
+                return f"cannot run {name}: its interpreter does not exist or is hidden; show it with --expose"
+            case "execute", _:
+                return f"cannot run {name}: {reason}"
+        return f"cannot set up the sandbox ({self.stage}): {self.detail}"

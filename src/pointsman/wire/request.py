@@ -25,6 +25,7 @@ BROKEN_EARLY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r[^\n]|
 """What no continuation of an unfinished head can mend."""
 
 _ROOM_FOR_LINE_END = 2
+_LENGTH_NAME = len(b"Content-Length: ")
 
 
 class RequestHead:
@@ -172,13 +173,15 @@ class RequestReader:
     raised by `next_event` and end the connection.
     """
 
-    __slots__ = ("_body", "_buffer", "_decoder", "_head", "_limits", "_missing", "_scanned")
+    __slots__ = ("_body", "_buffer", "_decoder", "_head", "_last_head", "_last_rest", "_limits", "_missing", "_scanned")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._buffer = b""
         self._scanned = 0
         self._head: RequestHead | None = None
+        self._last_rest = b""
+        self._last_head: RequestHead | None = None
         self._body: list[bytes] = []
         self._missing = 0
         self._decoder: ChunkedDecoder | None = None
@@ -217,10 +220,37 @@ class RequestReader:
         self._scanned = 0
         if end + 4 > self._limits.head_bytes:
             raise self._too_large(buffer)
-        head = parse_head(buffer[: end + 2], self._limits)
+        head = self._read_head(buffer[: end + 2])
         if head.content_length > self._limits.body_bytes:
             raise BodyTooLarge
         return self._start_body(head, buffer, end + 4)
+
+    def _read_head(self, block: bytes) -> RequestHead:
+        """The same as `parse_head`, but a head that differs from the connection's last in its length alone is not
+        parsed again. SDKs send such heads, request after request.
+        """
+        begin = block.find(b"\r\nContent-Length: ") + 2
+        if begin == 1:
+            begin = block.find(b"\r\ncontent-length: ") + 2
+            if begin == 1:
+                return parse_head(block, self._limits)
+        end = block.index(b"\r\n", begin) + 2
+        rest = block[:begin] + block[end:]
+        last = self._last_head
+        if rest == self._last_rest and last is not None:
+            head = RequestHead.__new__(RequestHead)
+            head.method, head.target, head.minor = last.method, last.target, last.minor
+            head.fields, head.values, head.host = last.fields, last.values, last.host
+            head.chunked, head.keep_alive, head.expects_continue = False, last.keep_alive, last.expects_continue
+        else:
+            head = parse_head(rest, self._limits)
+            if head.chunked or b"content-length" in head.values:
+                raise MalformedRequest("conflicting framing fields")
+            if len(head.fields) >= self._limits.head_fields:
+                raise HeadTooLarge
+            self._last_rest, self._last_head = rest, head
+        _read_content_length(head, block[begin + _LENGTH_NAME : end - 2].lstrip(b" \t"))
+        return head
 
     def _start_body(self, head: RequestHead, buffer: bytes, start: int) -> RequestHead | Request | None:
         stop = start + head.content_length

@@ -201,8 +201,9 @@ def test_a_head_may_have_64_kib(size: int) -> None:
 
 
 @pytest.mark.parametrize("count", [100, 101])
-def test_a_head_may_have_100_fields(count: int) -> None:
-    found = read_all(post(b"X: 1\r\n" * (count - 1)))
+@pytest.mark.parametrize("length", [b"", b"Content-Length: 0\r\n", b"CONTENT-LENGTH: 0\r\n"])
+def test_a_head_may_have_100_fields(count: int, length: bytes) -> None:
+    found = read_all(post(b"X: 1\r\n" * (count - 1 - bool(length)) + length))
     assert found[0] is HeadTooLarge if count > 100 else isinstance(found[0], tuple)
 
 
@@ -243,6 +244,16 @@ def test_chunk_extensions_may_have_the_limit_together(size: int) -> None:
 def test_trailers_may_have_the_limit_of_fields(count: int) -> None:
     found = read_all(post(b"Transfer-Encoding: chunked\r\n", b"0\r\n" + b"X: 1\r\n" * count + b"\r\n"), SMALL)
     assert found[-1] is MalformedRequest if count > 2 else isinstance(found[-1], tuple)
+
+
+def test_a_repeated_head_with_another_length_is_read_as_the_first_was() -> None:
+    one, two = post(b"Content-Length: 2\r\nX: 1\r\n", b"ab"), post(b"Content-Length: 3\r\nX: 1\r\n", b"cde")
+    found = read_all(one + two + one)
+    assert [each[-1] for each in found if isinstance(each, tuple)] == [b"ab", b"cde", b"ab"]
+    assert read_all(one + two.replace(b"X: 1", b"Content-Length: 3"))[-1] is MalformedRequest
+    assert read_all(one + two.replace(b"X: 1", b"Transfer-Encoding: chunked"))[-1] is MalformedRequest
+    assert read_all(one + two.replace(b"Content-Length: 3", b"Content-Length: +3"))[-1] is MalformedRequest
+    assert read_all(one + two.replace(b"Content-Length: 3", b"Content-Length: 3\r\n 4"))[-1] is MalformedRequest
 
 
 def test_pipelined_requests_come_one_by_one_and_a_bad_one_ends_them() -> None:
@@ -307,6 +318,10 @@ class _Peer:
         self.complete = True
 
 
+def parser_length(peer: _Peer) -> bytes:
+    return next((value for name, value in peer.fields if name.lower() == b"content-length"), b"0")
+
+
 @given(STREAMS)
 def test_any_request_we_accept_llhttp_reads_the_same_way(data: bytes) -> None:
     reader = RequestReader(DEFAULT_LIMITS)
@@ -327,5 +342,9 @@ def test_any_request_we_accept_llhttp_reads_the_same_way(data: bytes) -> None:
     assert peer.url.decode() == event.head.target
     assert peer.body == event.body
     own = [(name, value.rstrip(b" \t")) for name, value in event.head.fields]
-    assert peer.fields[: len(own)] == own
+    # A length in its usual spelling is taken out of the fields.
+    theirs = [field for field in peer.fields if field[0].lower() != b"content-length"]
+    own = [field for field in own if field[0].lower() != b"content-length"]
+    assert theirs[: len(own)] == own
+    assert int(parser_length(peer)) == event.head.content_length
     assert parser.should_keep_alive() == event.head.keep_alive

@@ -11,7 +11,7 @@ from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.upstream.exchange import Exchange, Patience, StaleConnection
 from pointsman.proxy.upstream.pool import Origin, OriginPool, Pool
 from pointsman.routing.rewrite import RequestTemplate
-from pointsman.wire.json_model import splice_model
+from pointsman.wire.json_model import Pieces, splice_model
 
 _MOST_PREPARED = 64
 
@@ -58,17 +58,19 @@ class HttpBackend:
         return prepared
 
 
-def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> bytes:
+def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> list[bytes | memoryview]:
     """The bytes of a request, its model pinned. Raises MalformedRequest for a body that cannot be pinned."""
     method = call.head.method
     if method == "GET" and not call.body:
-        pieces: tuple[bytes, ...] = ()
+        pieces: Pieces = ()
     else:
         pieces = splice_model(call.body, template.model, limits.json_keys)
     return template.encode(method, call.path, call.head.values, pieces)
 
 
-async def send(request: bytes, origin: OriginPool, sweep: Sweep, limits: Limits, patience: Patience) -> Exchange:
+async def send(
+    request: list[bytes | memoryview], origin: OriginPool, sweep: Sweep, limits: Limits, patience: Patience
+) -> Exchange:
     """One attempt. A kept connection that dies without a byte of response is replaced once."""
     connection = origin.take() or await origin.dial()
     while True:

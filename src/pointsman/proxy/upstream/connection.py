@@ -55,13 +55,16 @@ class UpstreamConnection(asyncio.Protocol):
         """Whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def send(self, exchange: Exchange, request: bytes) -> None:
+    def send(self, exchange: Exchange, request: list[bytes | memoryview]) -> None:
         """Begin an exchange by sending its whole request."""
         self._exchange = exchange
         if self._transport is None:
             exchange.lost(clean=False)
             return
-        self._transport.write(request)
+        if len(request) == 1:
+            self._transport.write(request[0])
+        else:
+            self._transport.writelines(request)
 
     def pause_reading(self) -> None:
         if self.is_open and self._transport is not None:
