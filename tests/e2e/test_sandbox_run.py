@@ -169,10 +169,10 @@ def test_the_exit_status_is_the_commands(routes: Path, script: str, status: int)
         (("no-such-command",), (), "command not found: no-such-command"),
         (("/no/such/file",), (), "no such file"),
         (("/etc",), (), "directory"),
-        (("/etc/passwd",), (), "Permission denied"),
+        (("/etc/passwd",), (), "nobody may not execute it"),
         (("true",), ("--user", "nobody-of-that-name"), "no such user"),
         (("true",), ("--user", "root"), "would let the command rewrite"),
-        (("true",), ("--expose", "/no/such/dir"), "no such directory"),
+        (("true",), ("--expose", "/no/such/dir"), "no such file or directory"),
     ],
 )
 def test_what_cannot_be_started_is_one_clear_line_and_125(
@@ -203,7 +203,7 @@ def test_no_isolation_works_and_says_loudly_what_it_does_not_protect(routes: Pat
         options=("--isolation", "none"),
     )
     assert json.loads(finished.stdout)["model"] == "mock-model"
-    assert "warning: --isolation none protects nothing" in finished.stderr
+    assert "this command is NOT isolated" in finished.stderr
 
 
 def processes_with(mark: str) -> list[int]:

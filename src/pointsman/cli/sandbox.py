@@ -80,12 +80,12 @@ def run_command(  # one parameter per option
     """
     from pointsman.sandbox.app import RunOptions, run, run_sandboxed
     from pointsman.sandbox.child import CannotStart
-    from pointsman.sandbox.isolation import Command, Isolation
+    from pointsman.sandbox.isolation import Isolation
 
     try:
         loaded = _load(routes)
-        asked = Command(command, dict(os.environ), os.getcwd(), user, expose)
-        status = run(run_sandboxed(RunOptions(loaded, asked, Isolation(isolation), ocsf_log)))
+        asked = RunOptions(loaded, command, dict(os.environ), Isolation(isolation), user, expose, ocsf_log)
+        status = run(run_sandboxed(asked))
     except (CannotStart, OSError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         click.echo(f"pointsman: {text}", err=True)

@@ -6,11 +6,12 @@ import gc
 import os
 import signal
 import socket
+import ssl
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,21 @@ from pointsman.engine.supervisor import EngineUnavailable
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.backends.http import EngineLine
 from pointsman.proxy.router import Router
-from pointsman.sandbox.authority import CertificateAuthority
+from pointsman.sandbox.authority import CaFiles, CertificateAuthority
+from pointsman.sandbox.child import sandbox_user
 from pointsman.sandbox.environment import Door, sandbox_environment
 from pointsman.sandbox.isolation import (
-    DEFAULT_PORT,
-    NOT_PROTECTED,
+    PASSED_SIGNALS,
+    UNPROTECTED_WARNING,
     Command,
     Isolation,
+    SandboxProcess,
     choose_isolation,
-    forward_signals,
     start,
 )
+
+DEFAULT_PORT = 3128
+"""Of the proxy inside a sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +162,24 @@ class RunOptions:
     """What `sandbox run` was asked for."""
 
     routes: LoadedRoutes
-    command: Command
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+    """The operator's: `PATH` finds the program, `SUDO_UID` names the user."""
     isolation: Isolation
+    user: str | None = None
+    expose: tuple[str, ...] = ()
     ocsf_log: str = ""
-    port: int = DEFAULT_PORT
 
 
 async def run_sandboxed(options: RunOptions) -> int:
     """Run a command behind the door; its exit status. Raises CannotStart before it runs."""
     isolation = choose_isolation(options.isolation, is_root=os.geteuid() == 0)
+    options = replace(options, isolation=isolation)
+    isolated = isolation is not Isolation.NONE
+    user = sandbox_user(options.user, options.environ) if isolated else None
+    command = Command(options.argv, user, os.getcwd(), options.environ.get("PATH", os.defpath), options.expose)
+    if not isolated:
+        print(UNPROTECTED_WARNING, file=sys.stderr, end="", flush=True)
     authority = CertificateAuthority(time.time)
     with (
         tempfile.TemporaryDirectory(prefix="pointsman-ca-") as directory,
@@ -173,33 +187,41 @@ async def run_sandboxed(options: RunOptions) -> int:
     ):
         os.chmod(directory, 0o755)  # noqa: S103  # certificates, for the sandbox's user to read
         files = authority.write(Path(directory), os.environ)
-        if isolation is Isolation.NONE:
-            log.say(f"warning: {NOT_PROTECTED}")
-        process = await start(options.command, isolation, options.port)
+        process = await start(command, isolation, DEFAULT_PORT if isolated else 0)
         try:
-            listener = process.listener or bind(("127.0.0.1", 0))
-            host, port = listener.getsockname()[:2]
-            async with open_router(options.routes.bundle, log) as router:
-                await router.serve_tunnel(listener, authority.tls_context)
-                freeze_garbage()
-                log.say(
-                    f"sandbox isolation={isolation} proxy={host}:{port} routes={_route_names(options.routes.bundle)}"
-                )
-                environment = sandbox_environment(
-                    options.command.environ,
-                    Door(f"http://{host}:{port}", str(files.authority), str(files.bundle)),
-                    secrets=_keys(options.routes.bundle),
-                    key_variables=options.routes.key_variables,
-                )
-                if process.home:
-                    environment["HOME"] = process.home
-                stop_forwarding = forward_signals(process)
-                await process.release(environment)
-                status = await process.wait()
-                stop_forwarding()
-                return status
+            return await _behind_the_door(options, process, authority.tls_context, files, log)
         finally:
             await process.close()
+
+
+async def _behind_the_door(
+    options: RunOptions,
+    process: SandboxProcess,
+    tls_context: Callable[[], ssl.SSLContext],
+    files: CaFiles,
+    log: OperationLog,
+) -> int:
+    bundle = options.routes.bundle
+    host, port = process.listener.getsockname()[:2]
+    async with open_router(bundle, log) as router:
+        await router.serve_tunnel(process.listener, tls_context)
+        freeze_garbage()
+        log.say(f"sandbox isolation={options.isolation} proxy={host}:{port} routes={_route_names(bundle)}")
+        environment = sandbox_environment(
+            options.environ,
+            Door(f"http://{host}:{port}", str(files.authority), str(files.bundle)),
+            secrets=_keys(bundle),
+            key_variables=options.routes.key_variables,
+        )
+        loop = asyncio.get_running_loop()
+        for number in PASSED_SIGNALS:
+            loop.add_signal_handler(number, process.send_signal, number)
+        try:
+            await process.release(environment)
+            return await process.wait()
+        finally:
+            for number in PASSED_SIGNALS:
+                loop.remove_signal_handler(number)
 
 
 def _keys(bundle: Bundle) -> tuple[Secret, ...]:
