@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import uvloop
 
 from pointsman.core.candidate import Candidate, make_bundle
 from pointsman.core.endpoint import Endpoint
+from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.engine.supervisor import Engine, EngineState, EngineUnavailable
 from pointsman.sandbox.app import open_router
 from pointsman.testing import FakeClock
@@ -221,5 +223,19 @@ def test_a_cancelled_request_stops_the_engine(routes: Candidate, phase: str) -> 
                 await asyncio.sleep(0.05)
                 if made.cpu_seconds() > seen + 0.02:
                     idle_since, seen = time.monotonic(), made.cpu_seconds()
+
+    run(main)
+
+
+def test_a_long_prompt_is_waited_for_as_long_as_the_engine_works_on_it(routes: Candidate) -> None:
+    limits = replace(DEFAULT_LIMITS, response_header_seconds=0.3, sweep_seconds=0.05)
+    body = json.dumps({"messages": [{"role": "user", "content": "word " * 250}], "max_tokens": 2}).encode()
+
+    async def main() -> None:
+        async with open_router(make_bundle((routes,)), limits=limits) as router:
+            started = time.monotonic()
+            answer = await router.system_inference(PROTOCOLS[0], "POST", "/v1/chat/completions", [], body)
+            assert answer.status == 200
+            assert time.monotonic() - started > 1.0
 
     run(main)

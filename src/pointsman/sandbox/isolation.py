@@ -185,7 +185,7 @@ class SandboxProcess:
         if self._terminal is not None:
             os.close(self._terminal)
             self._terminal = None
-        if self._home is not None and os.path.exists(self._home):
+        if self._home is not None:
             # The keeper removes it, unless it was killed. In a thread: it may hold a package manager's cache.
             await asyncio.to_thread(shutil.rmtree, self._home, ignore_errors=True)
 
@@ -212,10 +212,10 @@ class SandboxProcess:
         return message
 
     async def _readable(self) -> None:
-        ready: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_reader(self._control, lambda: ready.done() or ready.set_result(None))
+        ready = asyncio.Event()
+        self._loop.add_reader(self._control, ready.set)
         try:
-            await ready
+            await ready.wait()
         finally:
             self._loop.remove_reader(self._control)
 
@@ -290,7 +290,7 @@ def _orders(command: Command, isolation: Isolation, port: int) -> dict[str, Any]
     calls = system_calls()
     can_traverse = traversal_by(user)
     bases = (os.path.realpath(tempfile.gettempdir()), "/tmp", "/var/tmp")  # noqa: S108 - a fresh 0700 directory there
-    reachable = (base for base in bases if all(can_traverse(step) for step in (*Path(base).parents, base)))
+    reachable = (base for base in bases if all(can_traverse(str(step)) for step in (*Path(base).parents, base)))
     return {
         **orders,
         "path": _text(program),

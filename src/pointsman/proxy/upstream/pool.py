@@ -139,9 +139,12 @@ class Pool:
         """How an upstream's certificate is verified: against a bundle file, or the system's store."""
         context = self._contexts.get(ca_bundle)
         if context is None:
-            context = ssl.create_default_context(cafile=ca_bundle or None)
-            # create_default_context obeys SSLKEYLOGFILE, which would hand every session's keys to a file.
-            context.keylog_filename = None  # type: ignore[assignment]  # typeshed: str
+            # Not create_default_context: it obeys SSLKEYLOGFILE, which would hand every session's keys to a file.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            if ca_bundle:
+                context.load_verify_locations(cafile=ca_bundle)
+            else:
+                context.load_default_certs()
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             context.set_alpn_protocols(["http/1.1"])
             self._contexts[ca_bundle] = context
