@@ -1,5 +1,6 @@
 """Engines by model file, so that routes to the same file share one child."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +23,5 @@ class EngineFleet:
         return engine
 
     async def close(self) -> None:
-        """End every child."""
-        for engine in self._engines.values():
-            await engine.close()
-        self._engines.clear()
+        """End every child. Engines that were handed out answer EngineUnavailable from now on."""
+        await asyncio.gather(*(engine.close() for engine in self._engines.values()))

@@ -1,29 +1,23 @@
-"""One engine: its child is started at first use, watched, and started again when it has died."""
+"""One engine: its child is started at first use, watched, and started again when it has died.
+
+Not here: what a child is and how one is launched (`process`).
+"""
 
 import asyncio
-import contextlib
-import json
-import os
-import secrets
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
-from pointsman.core.secret import Secret
-from pointsman.engine.model_file import check_model_file
+from pointsman.engine.process import EngineAddress, EngineOptions, EngineUnavailable, launch
 
-_KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
-_KEPT_MESSAGES = 4096
-_LONGEST_PAUSE = 30.0
-_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+__all__ = ["Engine", "EngineAddress", "EngineOptions", "EngineState", "EngineUnavailable"]
 
-
-class EngineUnavailable(Exception):
-    """The engine cannot be used now; the message is one line for the operator."""
+FORGIVEN_FAILURES = 3
+"""Failed starts, and deaths soon after one, in a row; after the last of them a pause begins."""
+LONGEST_PAUSE = 30.0
+STEADY_SECONDS = 60.0
+"""A child that has served this long did not die of being started."""
 
 
 class EngineState(StrEnum):
@@ -35,161 +29,153 @@ class EngineState(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """How a model is run."""
+class Child(Protocol):
+    """What an engine needs to know of its child; in earnest a `process.EngineProcess`."""
 
-    threads: int = max(1, (os.cpu_count() or 2) - 1)
-    """One core stays with the proxy: llama.cpp's spin barriers collapse when another process takes their core."""
-    context_tokens: int = 8192
-    load_seconds: float = 600.0
+    @property
+    def pid(self) -> int:
+        """Of its process."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
 
-@dataclass(frozen=True, slots=True)
-class EngineAddress:
-    """Where a ready engine listens."""
+    @property
+    def address(self) -> EngineAddress:
+        """Where it listens."""
 
-    socket_path: str
-    key: Secret
+    @property
+    def ending(self) -> str:
+        """How it ended."""
+
+    def cpu_seconds(self) -> float:
+        """CPU time used so far."""
+
+    async def end(self) -> None:
+        """End it if it still runs, and give back what it held."""
 
 
 class Engine:
-    """Runs one model file. Use it from one event loop; `close` it there."""
+    """Runs one model file. Use it from one event loop; `close` it there.
 
-    def __init__(self, model: Path, *, clock: Callable[[], float], options: EngineOptions | None = None) -> None:
+    The child dies with the thread that started it (PR_SET_PDEATHSIG), so that thread must be the loop's for good.
+    """
+
+    def __init__(
+        self,
+        model: Path,
+        *,
+        clock: Callable[[], float],
+        options: EngineOptions | None = None,
+        launch: Callable[[Path, EngineOptions], Awaitable[Child]] = launch,
+    ) -> None:
         self._model = model
         self._clock = clock
         self._options = options or EngineOptions()
+        self._launch = launch
         self._start: asyncio.Task[EngineAddress] | None = None
-        self._process: asyncio.subprocess.Process | None = None
-        self._messages: asyncio.Task[bytes] | None = None
-        self._directory: str | None = None
+        self._child: Child | None = None
+        self._ready_at = 0.0
+        self._ending: set[asyncio.Task[None]] = set()
         self._failures = 0
         self._retry_at = 0.0
         self._reason = ""
+        self._closed = False
 
     @property
     def state(self) -> EngineState:
         """For status displays."""
-        if self._start is None:
-            return EngineState.FAILED if self._failures else EngineState.IDLE
-        if not self._start.done():
+        if self._start is not None:
             return EngineState.LOADING
-        return EngineState.READY if self._alive() else EngineState.IDLE
+        if self._child is not None and self._child.alive:
+            return EngineState.READY
+        return EngineState.FAILED if self._reason else EngineState.IDLE
+
+    @property
+    def reason(self) -> str:
+        """Why it failed last, for status displays; empty once it is ready."""
+        return self._reason
 
     @property
     def pid(self) -> int | None:
         """Of the child, while there is one."""
-        return self._process.pid if self._process is not None and self._alive() else None
+        return self._child.pid if self._child is not None and self._child.alive else None
 
     async def address(self) -> EngineAddress:
-        """Start the child if it does not run; concurrent callers share one start. Raises EngineUnavailable."""
-        if self._start is not None and self._start.done() and not self._alive():
-            await self._discard()
+        """Where the child listens; it is started when none runs. Concurrent callers share one start.
+
+        A caller that is cancelled does not end the start. Raises EngineUnavailable: when the start fails, and at once
+        in the pause that follows FORGIVEN_FAILURES failures in a row (1 s, doubled each time up to LONGEST_PAUSE).
+        """
+        if self._closed:
+            raise EngineUnavailable("the engine is shutting down")
+        if self._child is not None:
+            if self._child.alive:
+                return self._child.address
+            self._bury(self._child)
         if self._start is None:
             if self._clock() < self._retry_at:
                 raise EngineUnavailable(self._reason)
-            self._start = asyncio.get_running_loop().create_task(self._launch())
+            self._start = asyncio.get_running_loop().create_task(self._start_child())
+            self._start.add_done_callback(_retrieve)
         start = self._start
-        try:
-            return await asyncio.shield(start)
-        except EngineUnavailable as error:
-            if self._start is start:
-                self._note_failure(str(error))
-                await self._discard()
-            raise
+        await asyncio.wait((start,))
+        if start.cancelled():
+            raise EngineUnavailable("the engine is shutting down")
+        return start.result()
 
     def cpu_seconds(self) -> float:
-        """CPU time the child has used: it grows while a prompt is being read, long before the first token."""
-        pid = self.pid
-        if pid is None:
-            return 0.0
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
+        """CPU time the child has used: it grows while a prompt is being read, long before the first token.
+
+        llama.cpp's own view, `/slots`, is not asked: each answer of the server puts off, by a second, its look
+        whether the clients of other requests are still there.
+        """
+        return self._child.cpu_seconds() if self._child is not None and self._child.alive else 0.0
 
     async def close(self) -> None:
-        """End the child."""
-        await self._discard()
+        """End the child, for good. Callers that wait for it get EngineUnavailable."""
+        self._closed = True
+        start = self._start
+        if start is not None:
+            start.cancel()
+            await asyncio.wait((start,))
+            self._start = None  # a task that is cancelled before its first step does not do this itself
+        child, self._child = self._child, None
+        if child is not None:
+            await child.end()
+        if self._ending:
+            await asyncio.wait(self._ending)
 
-    def _alive(self) -> bool:
-        return self._process is not None and self._process.returncode is None
+    async def _start_child(self) -> EngineAddress:
+        try:
+            self._child = await self._launch(self._model, self._options)
+        except EngineUnavailable as error:
+            self._note_failure(str(error))
+            raise
+        finally:
+            self._start = None
+        self._ready_at = self._clock()
+        self._reason = ""
+        return self._child.address
+
+    def _bury(self, child: Child) -> None:
+        """Take leave of a child that has died by itself."""
+        self._child = None
+        if self._clock() - self._ready_at >= STEADY_SECONDS:
+            self._failures = 0
+        self._note_failure(f"the engine of {self._model.name} died: {child.ending}")
+        ending = asyncio.get_running_loop().create_task(child.end())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     def _note_failure(self, reason: str) -> None:
         self._failures += 1
         self._reason = reason
-        self._retry_at = self._clock() + min(2.0 ** (self._failures - 1), _LONGEST_PAUSE)
-
-    async def _launch(self) -> EngineAddress:
-        try:
-            check_model_file(self._model)
-        except ValueError as error:
-            raise EngineUnavailable(str(error)) from None
-        self._directory = tempfile.mkdtemp(prefix="pointsman-engine-")
-        address = EngineAddress(str(Path(self._directory, "engine.sock")), Secret(secrets.token_urlsafe(32)))
-        environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
-        self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "pointsman.engine.child",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-        )
-        if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise EngineUnavailable("the engine's pipes are missing")
-        self._messages = asyncio.get_running_loop().create_task(_last_bytes(process.stderr))
-        process.stdin.write(self._orders(address))
-        answer = b""
-        with contextlib.suppress(TimeoutError, ConnectionError):
-            async with asyncio.timeout(self._options.load_seconds):
-                await process.stdin.drain()
-                answer = await process.stdout.readline()
-        reply = json.loads(answer) if answer.endswith(b"\n") else {"error": "it ended without an answer"}
-        if "error" in reply:
-            raise EngineUnavailable(f"the engine could not load {self._model.name}: {reply['error']}")
-        self._failures = 0
-        return address
-
-    def _orders(self, address: EngineAddress) -> bytes:
-        orders = {
-            "model_path": str(self._model),
-            "model_name": self._model.stem,
-            "socket_path": address.socket_path,
-            "key": address.key.reveal(),
-            "threads": self._options.threads,
-            "context_tokens": self._options.context_tokens,
-        }
-        return json.dumps(orders).encode() + b"\n"
-
-    async def _discard(self) -> None:
-        start, self._start = self._start, None
-        if start is not None and not start.done():
-            start.cancel()
-            with contextlib.suppress(asyncio.CancelledError, EngineUnavailable):
-                await start
-        process, self._process = self._process, None
-        if process is not None:
-            if process.returncode is None:
-                process.kill()  # at once: unloading while it generates crashes it anyway
-            await process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
-        messages, self._messages = self._messages, None
-        if messages is not None:
-            await messages
-        directory, self._directory = self._directory, None
-        if directory is not None:
-            shutil.rmtree(directory, ignore_errors=True)
+        if self._failures >= FORGIVEN_FAILURES:
+            self._retry_at = self._clock() + min(2.0 ** (self._failures - FORGIVEN_FAILURES), LONGEST_PAUSE)
 
 
-async def _last_bytes(stream: asyncio.StreamReader) -> bytes:
-    """Read a stream to its end so that its writer never blocks; keep the last few kilobytes."""
-    kept = b""
-    while piece := await stream.read(4096):
-        kept = (kept + piece)[-_KEPT_MESSAGES:]
-    return kept
+def _retrieve(start: "asyncio.Task[EngineAddress]") -> None:
+    """A failure that nobody waited for is already noted, and not worth a warning."""
+    if not start.cancelled():
+        start.exception()

@@ -19,7 +19,7 @@ from pointsman.wire.request import Request, RequestHead, RequestReader
 from pointsman.wire.response import error_answer
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LINGER_SECONDS = 2.0
+LINGER_SECONDS = 2.0
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -188,7 +188,7 @@ class ClientConnection(asyncio.Protocol):
     def _linger(self) -> None:
         # Closing with unread bytes makes the kernel reset the connection, and the answer could be lost with it.
         self._lingering = True
-        self._deadline = self._sweep.now() + _LINGER_SECONDS
+        self._deadline = self._sweep.now() + LINGER_SECONDS
         if self._transport is not None:
             self._transport.write_eof()
 
@@ -222,7 +222,7 @@ class ClientConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close when everything written has been sent."""
-        self._closed = True
+        self._leave()
         if self._transport is not None:
             self._transport.close()
 
@@ -232,7 +232,7 @@ class ClientConnection(asyncio.Protocol):
         `visibly` forces a reset: without chunked framing an orderly close would look like the end of the body.
         """
         transport = self._transport
-        self._closed = True
+        self._leave()
         if transport is None:
             return
         if visibly:
@@ -242,6 +242,11 @@ class ClientConnection(asyncio.Protocol):
             transport.abort()
         else:
             getattr(transport, "cut", transport.close)()
+
+    def _leave(self) -> None:
+        self._closed = self._lingering = True
+        # A client that does not take the rest must not hold the connection for ever.
+        self._deadline = self._sweep.now() + self._limits.client_stall_seconds
 
     def abort(self) -> None:
         """Close at once, whatever is still unsent."""

@@ -8,7 +8,7 @@ from typing import cast
 
 from pointsman.core.errors import NotInference, RouterError
 from pointsman.core.limits import Limits
-from pointsman.proxy.client_connection import Application, ClientConnection
+from pointsman.proxy.client_connection import LINGER_SECONDS, Application, ClientConnection
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.tls_transport import TlsTransport
 from pointsman.routing.pattern import is_door
@@ -60,7 +60,9 @@ class Tunnel(asyncio.Protocol):
             self._refused = True
             own = self._application.refused(error, None)
             self._transport.write(error_answer(error, own, keep_alive=False))
-            self._transport.close()
+            # Closed for writing only: a reset, for bytes still on the way to us, could overtake the answer.
+            self._transport.write_eof()
+            self._deadline = self._sweep.now() + LINGER_SECONDS
             return
         self._buffer = b""
         self._start_tls(self._transport, rest)

@@ -7,6 +7,7 @@ import msgspec
 
 from pointsman.core.candidate import Candidate
 from pointsman.wire.json_model import Pieces
+from pointsman.wire.request import FieldValues
 
 _COMMON = ("content-type", "accept", "accept-encoding", "user-agent")
 _BEARER = "authorization"
@@ -20,7 +21,7 @@ class RequestTemplate:
     `credential` is the key in clear; the caller reveals it and keeps the template out of logs.
     """
 
-    __slots__ = ("_base_path", "_defaults", "_fixed", "_kept", "_last_lines", "_last_values", "model")
+    __slots__ = ("_base_path", "_defaults", "_fixed", "_kept", "model")
 
     def __init__(self, candidate: Candidate, credential: str, host: str) -> None:
         profile = candidate.profile
@@ -38,28 +39,25 @@ class RequestTemplate:
         self._kept = tuple(name.encode("ascii") for name in sorted(kept))
         self._defaults = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in defaults)
         self._base_path = candidate.endpoint.path if candidate.endpoint.scheme != "gguf" else ""
-        self._last_values: dict[bytes, bytes] | None = None
-        self._last_lines = b""
         self.model = msgspec.json.encode(candidate.model)
         """The upstream model as JSON bytes, ready to be spliced in."""
 
-    def encode(self, method: str, path: str, values: dict[bytes, bytes], body: Pieces) -> list[bytes | memoryview]:
+    def encode(self, method: str, path: str, values: FieldValues, body: Pieces) -> list[bytes | memoryview]:
         """A whole request: one piece, or a head and the pieces of a large body.
 
         `path` carries its query. The body gets a Content-Length.
         """
-        if values is not self._last_values:  # the same object as long as a client repeats its head
-            self._last_lines = self._client_lines(values)
-            self._last_values = values
+        if values.derived_by is not self:
+            values.derived, values.derived_by = self._client_lines(values), self
         length = sum(map(len, body))
         framing = b"content-length: %d\r\n" % length if length or method != "GET" else b""
         line = f"{method} {join_path(self._base_path, path)} HTTP/1.1\r\n".encode("ascii")
-        head = (line, self._fixed, self._last_lines, framing, b"\r\n")
+        head = (line, self._fixed, values.derived, framing, b"\r\n")
         if length > _WRITTEN_APART:
             return [b"".join(head), *body]
         return [b"".join((*head, *body))]
 
-    def _client_lines(self, values: dict[bytes, bytes]) -> bytes:
+    def _client_lines(self, values: FieldValues) -> bytes:
         lines = [name + b": " + values[name] + b"\r\n" for name in self._kept if name in values]
         lines += [name + b": " + value + b"\r\n" for name, value in self._defaults if name not in values]
         return b"".join(lines)

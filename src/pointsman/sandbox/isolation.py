@@ -169,9 +169,10 @@ class SandboxProcess:
 
     async def close(self) -> None:
         """End whatever is left and remove the private HOME. May be called twice."""
-        # A launcher that still waits for its orders is not listening for signals.
-        self._loop.remove_reader(self._control)
-        self._control.close()
+        if self._control.fileno() != -1:
+            # A launcher that still waits for its orders is not listening for signals.
+            self._loop.remove_reader(self._control)
+            self._control.close()
         if not self._exit.done():
             self._signal(_END)
             try:

@@ -5,6 +5,7 @@ targets and hosts are welcome is decided in `routing.pattern`.
 """
 
 import re
+from collections.abc import Iterable
 
 from pointsman.core.errors import (
     BodyTooLarge,
@@ -26,6 +27,22 @@ BROKEN_EARLY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r[^\n]|
 
 _ROOM_FOR_LINE_END = 2
 _LENGTH_NAME = len(b"Content-Length: ")
+
+
+class FieldValues(dict[bytes, bytes]):
+    """Header values by lower-case name, with a place for what somebody has derived from them.
+
+    A connection's heads share one of these as long as they repeat each other.
+    """
+
+    __slots__ = ("derived", "derived_by")
+
+    derived: bytes
+    derived_by: object
+
+    def __init__(self, items: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        super().__init__(items)
+        self.derived_by = None
 
 
 class RequestHead:
@@ -51,7 +68,7 @@ class RequestHead:
         self.minor = minor
         """HTTP/1.minor"""
         self.fields = fields
-        self.values = {name.lower(): value for name, value in fields}
+        self.values = FieldValues((name.lower(), value) for name, value in fields)
         """By lower-case name; the values of a repeated field are joined (RFC 9110 section 5.3)."""
         self.host = b""
         self.content_length = 0
@@ -102,7 +119,7 @@ def parse_head(block: bytes, limits: Limits) -> RequestHead:
 
 
 def _join_repeated(head: RequestHead) -> None:
-    joined: dict[bytes, bytes] = {}
+    joined = FieldValues()
     for name, value in head.fields:
         lower = name.lower()
         if lower not in joined:

@@ -9,6 +9,7 @@ from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.routing.pattern import is_door, match_pattern
 from pointsman.routing.plan import select_candidate
 from pointsman.routing.rewrite import RequestTemplate, join_path
+from pointsman.wire.request import FieldValues
 
 
 def candidate(*protocols: str, model: str = "m") -> Candidate:
@@ -74,14 +75,23 @@ def test_paths_are_joined_with_one_v1(base: str, path: str, expected: str) -> No
 
 def test_a_large_body_follows_its_head_in_pieces_of_its_own() -> None:
     template = RequestTemplate(candidate(), "", "host")
-    small = template.encode("POST", "/v1/x", {}, (b"a" * 32 * 1024,))
-    large = template.encode("POST", "/v1/x", {}, (b"a" * 32 * 1024, b"b"))
+    small = template.encode("POST", "/v1/x", FieldValues(), (b"a" * 32 * 1024,))
+    large = template.encode("POST", "/v1/x", FieldValues(), (b"a" * 32 * 1024, b"b"))
     assert len(small) == 1
     assert [bytes(piece) for piece in large[1:]] == [b"a" * 32 * 1024, b"b"]
     assert b"content-length: 32769\r\n\r\n" in bytes(large[0])
 
 
+def test_what_was_derived_for_one_template_is_not_used_by_another() -> None:
+    values = FieldValues([(b"openai-organization", b"org")])
+    openai = Candidate("r", parse_endpoint("http://127.0.0.1:1/v1"), "m", (), "openai")
+    assert b"openai-organization" in bytes(RequestTemplate(openai, "", "host").encode("POST", "/v1/x", values, ())[0])
+    assert b"openai-organization" not in bytes(
+        RequestTemplate(candidate(), "", "host").encode("POST", "/v1/x", values, ())[0]
+    )
+
+
 def test_another_clients_head_is_never_reused() -> None:
     template = RequestTemplate(candidate(), "", "host")
-    assert b"accept: a" in bytes(template.encode("POST", "/v1/x", {b"accept": b"a"}, ())[0])
-    assert b"accept: b" in bytes(template.encode("POST", "/v1/x", {b"accept": b"b"}, ())[0])
+    assert b"accept: a" in bytes(template.encode("POST", "/v1/x", FieldValues([(b"accept", b"a")]), ())[0])
+    assert b"accept: b" in bytes(template.encode("POST", "/v1/x", FieldValues([(b"accept", b"b")]), ())[0])

@@ -221,6 +221,8 @@ class Exchange:
         sink.body(data, last=True)
         line, self._line = self._line, None
         if line is not None:
+            if self._paused:  # by these very bytes; the next request must not find the connection asleep
+                line.resume_reading()
             line.release(reusable=self._reader.reusable and not self._reader.extra)
         self._wake()
 
