@@ -9,7 +9,7 @@
  * --streams: N connections, one request each, whose answer is a stream of paced events. Prints "open" when each has
  * had an event, counts from the line "go" to the line "stop", then prints JSON.
  * An answer that is not 200, ends early, has another size than --expect-bytes, or an event that is not whole, is an
- * error. FILE holds the request as it goes on the wire. TLS is verified against --ca for the name inference.local.
+ * error. Exit status 1 after errors, 75 when nothing was wrong but an answer did not come in time. FILE holds the request as it goes on the wire. TLS is verified against --ca for the name inference.local.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -71,6 +71,13 @@ static char first_error[256];
 static const char connect_request[] = "CONNECT inference.local:443 HTTP/1.1\r\nHost: inference.local:443\r\n\r\n";
 
 static void obey(void);
+
+/* Status 75: nothing was wrong, but it took too long. */
+__attribute__((noreturn)) static void too_slow(const char *format, int count, int of) {
+    fputs("load: ", stderr);
+    fprintf(stderr, format, count, of);
+    exit(75);
+}
 
 static void want(struct conn *c, bool out) {
     if (c->wants_out == out) return;
@@ -403,7 +410,7 @@ static void run_phase(enum phase which, int milliseconds) {
     }
     while (busy > 0 || setting_up > 0 || may_issue()) {
         if (busy == 0 && setting_up == 0) die("load: every connection is lost; the first error: %s", first_error);
-        if (now_ns() > stuck && (which == WARMING || opt.requests == 0)) die("load: no answer for 15 s");
+        if (now_ns() > stuck && (which == WARMING || opt.requests == 0)) too_slow("%d of %d connections had no answer for 15 s", busy + setting_up, opt.connections);
         wait_once(1000);
     }
 }
@@ -447,7 +454,8 @@ static void paced_streams(void) {
             told = true;
             say("open");
         }
-        if (!told && (errors > 0 || now_ns() > stuck)) die("load: %d of %d streams opened; the first error: %s", open_streams, opt.connections, first_error);
+        if (!told && errors > 0) die("load: %d of %d streams opened; the first error: %s", open_streams, opt.connections, first_error);
+        if (!told && now_ns() > stuck) too_slow("%d of %d streams opened in 30 s", open_streams, opt.connections);
     }
 }
 

@@ -13,11 +13,12 @@ from typing import IO, Any, cast
 
 from bench.candidates import Candidate, Job, Running
 from bench.configurations import UPSTREAM_MODEL, Certificates
-from bench.processes import LOAD_CORE, Unusable, Usage, free_ports, read_clocks, resident_kib, started, usage
+from bench.processes import LOAD_CORE, Starved, Unusable, cpu_between, cpu_by_thread, free_ports, resident_kib, started
 from bench.workloads import EVENTS_PER_SECOND, Kind, Workload
 
 _SETTLE_SECONDS = 0.02  # what a proxy still does after the last byte went out belongs to the request
 _WARM_STREAMS = 20
+_TOO_SLOW = 75  # the loader's exit status when it saw no error but ran out of time
 _LOST_EVENTS = 0.02
 """Share of the offered events that may be missing: streams begin and end inside a turn of the wheel."""
 
@@ -35,9 +36,9 @@ class Sample:
     """Latency of a request; lateness of an event."""
     rss_kib: float
     """Growth per stream."""
-    others: float
-    """Share of the proxy's core that went elsewhere meanwhile."""
     upstream_connections: int = 0
+    others: float = 0.0
+    """Share of the two cores that went to programs of others meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +114,20 @@ def _closed_loop(bench: Bench, running: Running, workload: Workload) -> Sample:
     with _loader(bench, running, workload, options) as loader:
         loader.expect("warm")
         time.sleep(_SETTLE_SECONDS)
-        before = read_clocks(running.pid)
+        before = _cpu(running)
         loader.tell("go")
         result = loader.result()
         time.sleep(_SETTLE_SECONDS)
-        used = usage(before, read_clocks(running.pid))
+        used = cpu_between(before, _cpu(running))
     requests = result["requests"]
     if not requests:
         raise Unusable("no request was answered")
     return Sample(
-        cpu_us=used.cpu_ns / requests / 1000 if running.pid else float("nan"),
+        cpu_us=used / requests / 1000 if running.pid else float("nan"),
         per_second=requests / result["seconds"],
         p50_us=result["p50_us"],
         p99_us=result["p99_us"],
         rss_kib=float("nan"),
-        others=used.others,
     )
 
 
@@ -140,20 +140,19 @@ def _paced(bench: Bench, running: Running, workload: Workload) -> Sample:
     events, seconds = streamed.result["events"], streamed.result["seconds"]
     offered = workload.connections * EVENTS_PER_SECOND * seconds
     if events < offered * (1 - _LOST_EVENTS):
-        raise Unusable(f"{events} of {offered:.0f} events arrived")
+        raise Starved(f"{events} of {offered:.0f} events arrived")
     return Sample(
-        cpu_us=streamed.used.cpu_ns / events / 1000,
+        cpu_us=streamed.cpu_ns / events / 1000,
         per_second=events / seconds,
         p50_us=streamed.result["p50_us"],
         p99_us=streamed.result["p99_us"],
         rss_kib=(streamed.resident_kib - resident) / workload.connections,
-        others=streamed.used.others,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Streamed:
-    used: Usage
+    cpu_ns: int
     resident_kib: int
     result: dict[str, Any]
 
@@ -162,12 +161,16 @@ def _stream(bench: Bench, running: Running, workload: Workload, count: int, seco
     with _loader(bench, running, workload, ["--streams", "--connections", str(count)]) as loader:
         loader.expect("open")
         time.sleep(bench.pace.warm)
-        before = read_clocks(running.pid)
+        before = _cpu(running)
         loader.tell("go")
         time.sleep(seconds)
-        used, resident = usage(before, read_clocks(running.pid)), resident_kib(running.pid)
+        used, resident = cpu_between(before, _cpu(running)), resident_kib(running.pid)
         loader.tell("stop")
         return _Streamed(used, resident, loader.result())
+
+
+def _cpu(running: Running) -> dict[int, int]:
+    return cpu_by_thread(running.pid) if running.pid else {}
 
 
 class _Loader:
@@ -184,16 +187,20 @@ class _Loader:
 
     def expect(self, line: str) -> None:
         if self._output.readline().strip() != line:
-            raise Unusable(cast(IO[str], self._process.stderr).read().strip() or "the loader ended")
+            raise self._ended()
 
     def result(self) -> dict[str, Any]:
         line = self._output.readline()
         if not line:
-            raise Unusable(cast(IO[str], self._process.stderr).read().strip() or "the loader ended")
+            raise self._ended()
         result = cast(dict[str, Any], json.loads(line))
         if result["errors"]:
             raise Unusable(f"{result['errors']} errors; the first: {result['first_error']}")
         return result
+
+    def _ended(self) -> Unusable:
+        why = cast(IO[str], self._process.stderr).read().strip() or "the loader ended"
+        return Starved(why) if self._process.wait() == _TOO_SLOW else Unusable(why)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 LOAD_CORE = 0
@@ -22,6 +21,10 @@ _STOP_SECONDS = 5.0
 
 class Unusable(Exception):
     """A program cannot be measured here; the text says why and what to do."""
+
+
+class Starved(Unusable):
+    """Something took too long, which a busy machine explains as well as a fault does."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -82,53 +85,48 @@ def _wait(process: subprocess.Popen[bytes], condition: Callable[[], bool], log: 
         ended = process.poll() is not None
         if ended or time.monotonic() > deadline:
             lines = log.read_text(errors="replace").strip().splitlines() or ["no output"]
-            raise Unusable(f"{'ended' if ended else 'not ready after 30 s'}: {lines[-1][:300]}")
+            # What is saved in results names no place on this machine.
+            why = lines[-1].replace(str(Path(__file__).resolve().parent.parent), ".")[:300]
+            raise Unusable(f"{'ended' if ended else 'not ready after 30 s'}: {why}")
         time.sleep(0.01)
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Clocks at one moment, all in nanoseconds."""
-
-    threads: dict[int, int]
-    """Time on a CPU of each thread of the proxy: user and system, soft interrupts too."""
-    core_busy: int
-    """Of the proxy's core, whoever used it."""
-    core_stolen: int
-    """Of the proxy's core, by the hypervisor."""
-    wall: int
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What happened between two readings."""
-
-    cpu_ns: int
-    """Of the proxy. What a thread used that ended meanwhile is lost."""
-    others: float
-    """Share of the proxy's core that went to other processes or was stolen: how noisy the machine was."""
-
-
-def read_clocks(pid: int) -> Reading:
-    """Clocks of a process and its descendants; of no process if `pid` is 0."""
-    threads: dict[int, int] = {}
-    for process in _tree(pid) if pid else ():
+def cpu_by_thread(pid: int) -> dict[int, int]:
+    """Nanoseconds on a CPU, by thread, of a process and its descendants: user and system, soft interrupts too."""
+    times: dict[int, int] = {}
+    for process in _tree(pid):
         for task in _tasks(process):
             with contextlib.suppress(OSError):
-                threads[int(task.name)] = int((task / "schedstat").read_text().split()[0])
-    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    for line in Path("/proc/stat").read_text().splitlines():
-        if line.startswith(f"cpu{PROXY_CORE} "):
-            user, nice, system, _, _, interrupts, soft, stolen = (int(field) * tick_ns for field in line.split()[1:9])
-            return Reading(threads, user + nice + system + interrupts + soft, stolen, time.monotonic_ns())
-    raise Unusable(f"core {PROXY_CORE} is not in /proc/stat")
+                times[int(task.name)] = int((task / "schedstat").read_text().split()[0])
+    return times
 
 
-def usage(before: Reading, after: Reading) -> Usage:
-    """What happened between two readings of the same process."""
-    cpu_ns = sum(used - before.threads.get(thread, 0) for thread, used in after.threads.items())
-    others = after.core_busy - before.core_busy - cpu_ns + after.core_stolen - before.core_stolen
-    return Usage(cpu_ns, max(0.0, others / (after.wall - before.wall)))
+def cpu_between(before: dict[int, int], after: dict[int, int]) -> int:
+    """Nanoseconds used between two readings. What a thread used that ended meanwhile is lost."""
+    return sum(used - before.get(thread, 0) for thread, used in after.items())
+
+
+class Neighbours:
+    """How much of the two cores goes to programs that are not ours, and to the hypervisor, from now on."""
+
+    def __init__(self) -> None:
+        self._others, self._wall = self._clocks()
+
+    def share(self) -> float:
+        """Of both cores together since the start, 0 to 1."""
+        others, wall = self._clocks()
+        return max(0.0, (others - self._others) / (wall - self._wall) / 2)
+
+    def _clocks(self) -> tuple[float, float]:
+        busy = 0
+        for line in Path("/proc/stat").read_text().splitlines():
+            if line.startswith((f"cpu{LOAD_CORE} ", f"cpu{PROXY_CORE} ")):
+                user, nice, system, _, _, interrupts, soft, stolen = (int(field) for field in line.split()[1:9])
+                busy += user + nice + system + interrupts + soft + stolen
+        # Ours are this process and what it started: what still runs, and what has ended and was waited for.
+        ended = os.times()
+        ours = sum(cpu_by_thread(os.getpid()).values()) / 1e9 + ended.children_user + ended.children_system
+        return busy / os.sysconf("SC_CLK_TCK") - ours, time.monotonic()
 
 
 def resident_kib(pid: int) -> int:

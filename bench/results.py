@@ -23,15 +23,21 @@ DIRECT = "direct"
 class Run:
     """Everything that a run found out."""
 
-    samples: Mapping[tuple[str, str], list[Sample]]
-    """By workload and candidate, one for each round."""
+    samples: Mapping[tuple[str, str], Mapping[int, Sample]]
+    """By workload and candidate, then by round."""
     failures: Mapping[tuple[str, str], str]
     versions: Mapping[str, str]
     missing: Mapping[str, str]
     """Candidates that could not run, and why."""
     rounds: int
+    repeated: int
+    """Measurements made again because the machine was busy."""
     seconds: float
     """How long the whole run took."""
+
+    def of(self, workload: str, candidate: str) -> list[Sample]:
+        """The samples of all rounds; empty when there are none."""
+        return list(self.samples.get((workload, candidate), {}).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +68,39 @@ def verdicts(run: Run) -> list[Verdict]:
 
 def _verdict(run: Run, target: Target) -> Verdict:
     field = _FIELD[target.figure]
-    ours = run.samples.get((target.workload, UNDER_TEST), [])
     other = DIRECT if target.figure is Figure.ADDED else target.against
-    theirs = run.samples.get((target.workload, other), []) if other else []
+    ours, theirs = run.of(target.workload, UNDER_TEST), run.of(target.workload, other)
+    if not ours or (other and not theirs):
+        return Verdict(target, math.nan, math.nan, math.nan)
 
     def compare(our: float, their: float) -> float:
         return our / their if target.against else our - their
 
-    if not ours or (other and not theirs):
-        return Verdict(target, math.nan, math.nan, math.nan)
     if not other:
         each = [float(getattr(sample, field)) for sample in ours]
         return Verdict(target, median(ours, field), min(each), max(each))
-    pairs = zip(ours, theirs, strict=False)
-    each = [compare(getattr(our, field), getattr(their, field)) for our, their in pairs]
+    their_rounds = run.samples[target.workload, other]
+    each = [
+        compare(getattr(sample, field), getattr(their_rounds[number], field))
+        for number, sample in run.samples[target.workload, UNDER_TEST].items()
+        if number in their_rounds
+    ] or [math.nan]
     return Verdict(target, compare(median(ours, field), median(theirs, field)), min(each), max(each))
 
 
 def notes(run: Run) -> list[str]:
     """What a reader of the tables has to know: the machine's own part, noise, proxies that redial."""
-    found = [noise(run)]
-    direct, nginx = run.samples.get(("one", DIRECT), []), run.samples.get(("one", "nginx"), [])
+    found = [noise(run), *(f"{name} was not measured: {why}" for name, why in run.missing.items())]
+    found += [f"{workload}, {name} failed: {why}" for (workload, name), why in run.failures.items()]
+    direct, nginx = run.of("one", DIRECT), run.of("one", "nginx")
     if direct and nginx:
         added = median(nginx, "p50_us") - median(direct, "p50_us")
         found.append(f"on one connection nginx itself adds {added:.0f} µs here: what waking a process costs, mostly")
     for workload in WORKLOADS:
         for name in run.versions:
-            dialled = median(run.samples.get((workload.name, name), []), "upstream_connections")
+            if 0 < len(run.of(workload.name, name)) < run.rounds:
+                found.append(f"{workload.title}, {name}: starved in some of the rounds")
+            dialled = median(run.of(workload.name, name), "upstream_connections")
             # Twice: warm-up and measurement. The rest: health checks, warm-up streams.
             if dialled > 2 * workload.connections + 40:
                 found.append(f"{workload.title}, {name}: {dialled:.0f} upstream connections, so it redials")
@@ -96,12 +108,12 @@ def notes(run: Run) -> list[str]:
 
 
 def noise(run: Run) -> str:
-    """How much of the proxy's core went to others while it was measured."""
-    shares = [sample.others for samples in run.samples.values() for sample in samples]
+    """How much of the two cores went to others while figures were taken."""
+    shares = [sample.others for rounds in run.samples.values() for sample in rounds.values()]
     if not shares:
         return "nothing was measured"
-    text = f"other processes and the hypervisor took {statistics.median(shares):.0%} of the proxy's core (median)"
-    return f"{text}, at most {max(shares):.0%}"
+    text = f"others took {statistics.median(shares):.0%} of the two cores (median; at most {max(shares):.0%})"
+    return f"{text}; {run.repeated} measurements were made again because of that"
 
 
 def table(header: list[str], rows: Iterable[list[str]]) -> str:
@@ -124,14 +136,14 @@ def figures_table(run: Run) -> str:
     for workload in WORKLOADS:
         paced = workload.kind is Kind.PACED
         for name in (*run.versions, *run.missing):
-            samples = run.samples.get((workload.name, name), [])
+            samples = run.of(workload.name, name)
             failure = run.failures.get((workload.name, name), "") or run.missing.get(name, "")
             if not samples and not failure:
                 continue
             if failure:
-                rows.append([workload.title, name, f"failed: {failure}"[:100], *[""] * 5])
+                rows.append([workload.title, name, "failed", *[""] * 5])
                 continue
-            base = median(run.samples.get((workload.name, "nginx"), []), "cpu_us")
+            base = median(run.of(workload.name, "nginx"), "cpu_us")
             cpu = median(samples, "cpu_us")
             rows.append(
                 [
@@ -205,8 +217,9 @@ def save(run: Run, directory: Path) -> Path:
             for v in verdicts(run)
         ],
         "samples": [
-            {"workload": w, "candidate": c, "rounds": [{k: _json(v) for k, v in asdict(s).items()} for s in samples]}
-            for (w, c), samples in run.samples.items()
+            {"workload": w, "candidate": c, "round": number, **{k: _json(v) for k, v in asdict(sample).items()}}
+            for (w, c), rounds in run.samples.items()
+            for number, sample in rounds.items()
         ],
     }
     directory.mkdir(exist_ok=True)
@@ -225,7 +238,6 @@ def as_markdown(run: Run, facts: Mapping[str, str]) -> str:
     lines = [f"# Benchmark of {facts['date']}, commit {facts['commit']}", ""]
     lines += [f"{facts['cpu']}, Linux {facts['kernel']}, Python {facts['python']}; medians of {run.rounds} rounds.", ""]
     lines += [f"* {name}: {version}" for name, version in run.versions.items()]
-    lines += [f"* {name}: not measured, {why}" for name, why in run.missing.items()]
     lines += ["", "CPU is user and system time of the proxy per request, or per event for slow streams.", ""]
     lines += [*(f"Note: {note}." for note in notes(run)), ""]
     return "\n".join([*lines, figures_table(run), "", targets_table(run), ""])

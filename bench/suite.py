@@ -2,11 +2,9 @@
 
 import argparse
 import os
-import random
 import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,15 +12,16 @@ from pathlib import Path
 from bench import results
 from bench.candidates import CANDIDATES, Candidate
 from bench.configurations import make_certificates
-from bench.measure import Bench, Pace, Sample, measure, upstream
+from bench.measure import Bench, Pace, upstream
 from bench.processes import LOAD_CORE, PROXY_CORE, Unusable
-from bench.workloads import LARGE_BODY, SMALL_BODY, WORKLOADS, Workload, request_on_the_wire
+from bench.rounds import Rounds, order
+from bench.workloads import LARGE_BODY, SMALL_BODY, WORKLOADS, request_on_the_wire
 
 HERE = Path(__file__).resolve().parent
-_ORDER_SEED = 20
 _DESCRIPTORS = 4096  # a proxy of 1,000 streams holds 2,000, the loader and the upstream 1,000 each
 _DEFAULT = Pace(warm=0.4, closed_loop=1.6, streams=4.0)
-_QUICK = Pace(warm=0.3, closed_loop=0.6, streams=2.0)
+_QUICK = Pace(warm=0.3, closed_loop=0.6, streams=1.5)
+_REPEATS, _QUICK_REPEATS = 90.0, 10.0  # seconds that may go into measuring again
 _DEBIAN = {"cc": "gcc", "nginx": "nginx-light", "taskset": "util-linux"}
 
 
@@ -123,13 +122,8 @@ def _compiled(name: str, *libraries: str) -> Path:
 
 
 def _run(options: argparse.Namespace, candidates: list[Candidate], missing: dict[str, str]) -> results.Run:
-    pace = _QUICK if options.quick else _DEFAULT
-    rounds = options.rounds or (2 if options.quick else 5)
-    order = _order(options.workload, candidates, rounds)
+    count = options.rounds or (2 if options.quick else 5)
     begun = time.monotonic()
-    (HERE / "work").mkdir(exist_ok=True)
-    samples: dict[tuple[str, str], list[Sample]] = {}
-    failures: dict[tuple[str, str], str] = {}
     binary, load = _compiled("upstream"), _compiled("load", "-lssl", "-lcrypto")
     # Not in the checkout: nginx's worker is another user, and a path of its own must be open to it.
     with tempfile.TemporaryDirectory(prefix="pointsman-bench-") as directory:
@@ -138,40 +132,9 @@ def _run(options: argparse.Namespace, candidates: list[Candidate], missing: dict
         for size in (SMALL_BODY, LARGE_BODY):
             (work / f"request-{size}").write_bytes(request_on_the_wire(size))
         with upstream(binary, work / "upstream.log") as ports:
-            bench = Bench(load, work, make_certificates(work), ports, pace)
-            for number, (workload, candidate) in enumerate(order):
-                key = (workload.name, candidate.name)
-                if key in failures:
-                    continue
-                _progress(f"bench: {number + 1}/{len(order)} {workload.title}, {candidate.name}")
-                try:
-                    samples.setdefault(key, []).append(measure(bench, candidate, workload))
-                except Unusable as error:
-                    failures[key] = str(error)
-                    _progress("")
-                    print(f"bench: {workload.title}, {candidate.name}: {error}", flush=True)
-    _progress("")
+            bench = Bench(load, work, make_certificates(work), ports, _QUICK if options.quick else _DEFAULT)
+            rounds = Rounds(bench, _QUICK_REPEATS if options.quick else _REPEATS)
+            rounds.measure(order(options.workload, candidates, count))
     versions = {candidate.name: candidate.version() for candidate in candidates}
-    return results.Run(samples, failures, versions, missing, rounds, time.monotonic() - begun)
-
-
-def _progress(line: str) -> None:
-    if sys.stdout.isatty():
-        print(f"\r\033[K{line}", end="", flush=True)
-
-
-def _order(names: list[str] | None, candidates: list[Candidate], rounds: int) -> list[tuple[Workload, Candidate]]:
-    """Rounds over all workloads; in each the candidates follow each other closely, in an order that changes."""
-    dice = random.Random(_ORDER_SEED)
-    chosen = [workload for workload in WORKLOADS if not names or workload.name in names]
-    order: list[tuple[Workload, Candidate]] = []
-    for _ in range(rounds):
-        for workload in dice.sample(chosen, len(chosen)):
-            takers = [
-                candidate
-                for candidate in candidates
-                if workload.surface in candidate.surfaces
-                and (not candidate.workloads or workload.name in candidate.workloads)
-            ]
-            order += [(workload, candidate) for candidate in dice.sample(takers, len(takers))]
-    return order
+    seconds = time.monotonic() - begun
+    return results.Run(rounds.samples, rounds.failures, versions, missing, count, rounds.repeated, seconds)
