@@ -133,3 +133,15 @@ def test_any_body_is_spliced_passed_or_refused(body: bytes) -> None:
         return
     if spliced != body:
         assert json.loads(spliced)["model"] == "real"
+
+
+@given(OBJECTS)
+def test_any_object_is_spliced_the_same_whether_it_is_small_or_large(value: dict[str, object]) -> None:
+    small = {**value, "pad": ""}
+    large = {**value, "pad": "x" * 40_000}
+    try:
+        bodies = [json.dumps(each, ensure_ascii=False).encode() for each in (small, large)]
+    except UnicodeEncodeError:
+        return
+    one, other = (splice(body) for body in bodies)
+    assert other.replace(b"x" * 40_000, b"") == one
