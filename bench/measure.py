@@ -16,6 +16,8 @@ from bench.configurations import UPSTREAM_MODEL, Certificates
 from bench.processes import LOAD_CORE, Starved, Unusable, cpu_between, cpu_by_thread, free_ports, resident_kib, started
 from bench.workloads import EVENTS_PER_SECOND, Kind, Workload
 
+QUIET = 0.1
+"""Share of the two cores that others may have before figures mean little."""
 _SETTLE_SECONDS = 0.02  # what a proxy still does after the last byte went out belongs to the request
 _WARM_STREAMS = 20
 _TOO_SLOW = 75  # the loader's exit status when it saw no error but ran out of time

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.measure import Sample, median
+from bench.measure import QUIET, Sample, median
 from bench.workloads import TARGETS, WORKLOADS, Figure, Kind, Target
 
 _FIELD = {Figure.CPU: "cpu_us", Figure.ADDED: "p50_us", Figure.RSS: "rss_kib", Figure.LATENESS: "p99_us"}
@@ -49,13 +49,16 @@ class Verdict:
     lowest: float
     highest: float
     """Over the rounds."""
+    noisy: bool = False
+    """Others had too much of the machine for the figure to decide anything."""
 
     @property
     def word(self) -> str:
         """How it went."""
         if math.isnan(self.value):
             return "not measured"
-        return "ok" if self.value <= self.target.bound else "MISS"
+        word = "ok" if self.value <= self.target.bound else "MISS"
+        return f"{word}, but noisy" if self.noisy else word
 
 
 def verdicts(run: Run) -> list[Verdict]:
@@ -76,16 +79,18 @@ def _verdict(run: Run, target: Target) -> Verdict:
     def compare(our: float, their: float) -> float:
         return our / their if target.against else our - their
 
+    shares = [median(samples, "others") for samples in (ours, theirs or ours)]
+    noisy = max(shares) > QUIET and target.figure is not Figure.RSS
     if not other:
         each = [float(getattr(sample, field)) for sample in ours]
-        return Verdict(target, median(ours, field), min(each), max(each))
+        return Verdict(target, median(ours, field), min(each), max(each), noisy)
     their_rounds = run.samples[target.workload, other]
     each = [
         compare(getattr(sample, field), getattr(their_rounds[number], field))
         for number, sample in run.samples[target.workload, UNDER_TEST].items()
         if number in their_rounds
     ] or [math.nan]
-    return Verdict(target, compare(median(ours, field), median(theirs, field)), min(each), max(each))
+    return Verdict(target, compare(median(ours, field), median(theirs, field)), min(each), max(each), noisy)
 
 
 def notes(run: Run) -> list[str]:

@@ -43,6 +43,17 @@ DOOR = Door("http://127.0.0.1:3128", "/ca/alone.pem", "/ca/bundle.pem")
         "SSLKEYLOGFILE",
         "SSL_CERT_DIR",
         "OPENAI_ORG_ID",
+        "GITHUBTOKEN",
+        "GITHUB_TOKEN_FOR_CI",
+        "SSHPASS",
+        "API_TOKENS",
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "npm_config_https_proxy",
+        "FTP_PROXY",
+        "VSCODE_GIT_IPC_HANDLE",
+        "NODE_TLS_REJECT_UNAUTHORIZED",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "XDG_CONFIG_HOME",
     ],
 )
 def test_what_looks_like_a_credential_or_leads_to_one_is_dropped(name: str) -> None:
@@ -52,7 +63,7 @@ def test_what_looks_like_a_credential_or_leads_to_one_is_dropped(name: str) -> N
 @pytest.mark.parametrize(
     "name",
     ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "PYTHONPATH", "TOKENIZERS_PARALLELISM", "KEYBOARD", "AUTHOR", "PASSAGE",
-     "LD_LIBRARY_PATH", "MONKEYS"],
+     "LD_LIBRARY_PATH", "MONKEYS", "MAX_TOKENS", "CLAUDE_CODE_MAX_OUTPUT_TOKENS"],
 )  # fmt: skip
 def test_what_only_resembles_a_credential_is_kept(name: str) -> None:
     assert sandbox_environment({name: "operator's"}, DOOR)[name] == "operator's"
@@ -84,7 +95,7 @@ def test_what_only_resembles_a_credential_is_kept(name: str) -> None:
             DOOR.bundle,
         ),
         (("NODE_EXTRA_CA_CERTS",), DOOR.authority),
-        (("OPENAI_BASE_URL",), "https://inference.local/v1"),
+        (("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://inference.local/v1"),
         (("ANTHROPIC_BASE_URL",), "https://inference.local"),
         (("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), PLACEHOLDER_KEY),
     ],
@@ -124,3 +135,16 @@ def test_the_operators_mapping_is_left_as_it_was() -> None:
     base = {"HTTP_PROXY": "http://corporate", "GITHUB_TOKEN": "t"}
     sandbox_environment(base, DOOR)
     assert base == {"HTTP_PROXY": "http://corporate", "GITHUB_TOKEN": "t"}
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("redis://:pw@host/0", False),
+        ("https://user:pw@host/simple https://other", False),
+        ("https://host:8080/a@b", True),
+        ("ssh://git@host:22/repo", True),
+    ],
+)
+def test_a_url_with_a_password_is_dropped_whatever_its_name(value: str, kept: bool) -> None:
+    assert ("SOME_URL" in sandbox_environment({"SOME_URL": value}, DOOR)) is kept

@@ -1,5 +1,7 @@
 """A value that must not be shown."""
 
+_SHORTEST = 6
+
 
 class Secret:
     """Holds a credential; every way of printing it gives a mask.
@@ -15,6 +17,10 @@ class Secret:
     def reveal(self) -> str:
         """The value itself."""
         return self._value
+
+    def appears_in(self, text: str) -> bool:
+        """Whether a text gives the value away. Values under 6 characters, such as `none`, give nothing away."""
+        return len(self._value) >= _SHORTEST and self._value in text
 
     def __repr__(self) -> str:
         return "Secret('***')"

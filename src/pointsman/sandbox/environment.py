@@ -32,10 +32,14 @@ _ALONE = ("NODE_EXTRA_CA_CERTS", "DENO_CERT")
 """These add to a client's roots."""
 
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEYS?|KEY|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASS|PASSPHRASE|CREDENTIALS?|PAT|AUTH)(?:_[A-Z0-9]+)?$"
-    r"|^(?:AWS|AZURE|GCP|GCLOUD|GOOGLE|CLOUDSDK|VAULT|DOCKER|KUBE|POINTSMAN|OPENSHELL|PG|MYSQL)_?",
+    r"(?:^|_)(?:[A-Z0-9]*(?:APIKEYS?|TOKEN|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?)"
+    r"|(?:API|ACCESS|AUTH)_TOKENS|KEYS?|PASS|SSHPASS|PAT|AUTH)(?:_|$)"
+    r"|^(?:AWS|AZURE|GCP|GCLOUD|GOOGLE|CLOUDSDK|VAULT|DOCKER|KUBE|POINTSMAN|OPENSHELL|PG|MYSQL|VSCODE)_?"
+    r"|_PROXY$",  # a company's proxy: not reachable, and its URL often holds a password
     re.I,
 )
+_SECRET_VALUE = re.compile(r"://[^/\s@]*:[^/\s@]+@")
+"""A URL with a password."""
 _REMOVED = frozenset(
     {
         "SSL_CERT_DIR",  # curl ignores SSL_CERT_FILE where it is set
@@ -56,6 +60,17 @@ _REMOVED = frozenset(
         "SUDO_USER",
         "SUDO_UID",
         "SUDO_GID",
+        "ANTHROPIC_CUSTOM_HEADERS",  # Authorization, as often as not
+        "CLAUDE_CODE_USE_BEDROCK",  # these lead past the door
+        "CLAUDE_CODE_USE_VERTEX",
+        "NODE_TLS_REJECT_UNAUTHORIZED",  # these leave a client that does not look at certificates
+        "GIT_SSL_NO_VERIFY",
+        "PYTHONHTTPSVERIFY",
+        "XDG_CONFIG_HOME",  # the home directory is another one
+        "XDG_DATA_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_STATE_HOME",
+        "TMUX",
         "OPENAI_ORG_ID",
         "OPENAI_PROJECT_ID",
         "NETRC",
@@ -63,8 +78,6 @@ _REMOVED = frozenset(
         "ftp_proxy",
     }
 )
-_SHORTEST_SECRET = 6
-"""A shorter key value, such as `none`, would match half of an environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +103,22 @@ def sandbox_environment(
     Left out: names in `key_variables`, names that look like credentials or agents of them, and every variable whose
     value contains one of `secrets`.
     """
-    hidden = [secret.reveal() for secret in secrets if len(secret.reveal()) >= _SHORTEST_SECRET]
     environment = {
         name: value
         for name, value in base.items()
         if name not in key_variables
         and name not in _REMOVED
         and not _SECRET_NAME.search(name)
-        and not any(each in value for each in hidden)
+        and not _SECRET_VALUE.search(value)
+        and not any(secret.appears_in(value) for secret in secrets)
     }
     environment.update(dict.fromkeys(_PROXY, door.proxy_url))
     environment.update(dict.fromkeys(("NO_PROXY", "no_proxy"), _NO_PROXY))
     environment.update(dict.fromkeys(_BUNDLE, door.bundle))
     environment.update(dict.fromkeys(_ALONE, door.authority))
     environment["NODE_USE_ENV_PROXY"] = "1"
-    environment["OPENAI_BASE_URL"] = f"https://{INFERENCE_LOCAL}/v1"
+    # The second name is that of older clients.
+    environment["OPENAI_BASE_URL"] = environment["OPENAI_API_BASE"] = f"https://{INFERENCE_LOCAL}/v1"
     environment["ANTHROPIC_BASE_URL"] = f"https://{INFERENCE_LOCAL}"
     environment["OPENAI_API_KEY"] = environment["ANTHROPIC_API_KEY"] = PLACEHOLDER_KEY
     return environment

@@ -75,3 +75,12 @@ def test_secrets_are_equal_by_value_and_never_to_their_text() -> None:
     assert SECRET != CANARY
     assert len({SECRET, Secret(CANARY), Secret("other")}) == 2
     assert hash(SECRET) != hash(CANARY)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("x abcdef y", True), ("abcde", False), ("", False)])
+def test_a_secret_tells_whether_a_text_gives_it_away(text: str, expected: bool) -> None:
+    assert Secret("abcdef").appears_in(text) is expected
+
+
+def test_a_short_secret_matches_nothing() -> None:
+    assert not Secret("none!").appears_in("none!")
