@@ -69,8 +69,8 @@ class EngineProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs, as far as the event loop has heard."""
-        return self._process.returncode is None
+        """Whether it runs now. The system is asked, since the event loop may not have heard yet."""
+        return self._status() is None
 
     @property
     def address(self) -> EngineAddress:
@@ -80,7 +80,19 @@ class EngineProcess:
     @property
     def ending(self) -> str:
         """How it ended, for the operator."""
-        return how_it_ended(self._process.returncode)
+        return how_it_ended(self._status())
+
+    def _status(self) -> int | None:
+        """Exit status, negative for a signal; None while it runs."""
+        if self._process.returncode is not None:
+            return self._process.returncode
+        try:
+            left = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # the loop is to collect it
+        except ChildProcessError:
+            return 0  # collected, but not yet told
+        if left is None:
+            return None
+        return left.si_status if left.si_code == os.CLD_EXITED else -left.si_status
 
     def cpu_seconds(self) -> float:
         """CPU time used so far, 0 when it has gone. It grows while a prompt is read, long before the first token."""
@@ -112,7 +124,7 @@ class EngineProcess:
         self._socket = os.open(Path(orders["directory"], _SOCKET_NAME), os.O_PATH | os.O_CLOEXEC)
 
     async def _why_not(self, answer: bytes) -> str:
-        reason = json.loads(answer)["error"] if answer.endswith(b"\n") else how_it_ended(self._process.returncode)
+        reason = json.loads(answer)["error"] if answer.endswith(b"\n") else self.ending
         self._kill()
         messages = await self._messages if self._messages is not None else b""
         return first_complaint(messages.decode("utf-8", "replace")) or reason

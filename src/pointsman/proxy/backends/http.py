@@ -14,6 +14,8 @@ from pointsman.routing.rewrite import RequestTemplate
 from pointsman.wire.json_model import Pieces, splice_model
 
 _MOST_PREPARED = 64
+_WORKING_SHARE = 0.01
+"""An engine that used less of a core than this was not reading a prompt, only waiting for work."""
 
 
 class _Prepared:
@@ -118,17 +120,18 @@ class EngineBackend:
         timeout = call.candidate.timeout_seconds
         if timeout:
             return await send(request, origin, self._sweep, self._limits, Patience(timeout))
-        patience = Patience(self._limits.response_header_seconds, _while_working(line.cpu_seconds))
+        seconds = self._limits.response_header_seconds
+        patience = Patience(seconds, _while_working(line.cpu_seconds, seconds * _WORKING_SHARE))
         return await send(request, origin, self._sweep, self._limits, patience)
 
 
-def _while_working(cpu_seconds: Callable[[], float]) -> Callable[[], bool]:
-    """Whether the engine has used the CPU since it was asked last."""
+def _while_working(cpu_seconds: Callable[[], float], least: float) -> Callable[[], bool]:
+    """Whether the engine has used the CPU for more than `least` seconds since it was asked last."""
     seen = cpu_seconds()
 
     def working() -> bool:
         nonlocal seen
         before, seen = seen, cpu_seconds()
-        return seen > before
+        return seen > before + least
 
     return working
