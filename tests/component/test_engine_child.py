@@ -2,15 +2,18 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from pointsman.engine import child as engine_child
 from tests.support.llama_server import model_path
 
 CHILD = [sys.executable, "-P", "-m", "pointsman.engine.child"]
@@ -68,9 +71,20 @@ def test_a_child_without_sensible_orders_ends_with_an_error(orders: str) -> None
 
 @pytest.mark.parametrize("user", ["this", "nobody"])
 def test_a_confined_process_cannot_read_the_keys_of_its_parent(user: str) -> None:
+    # The module alone, by the interpreter that everybody may run: this checkout may lie in somebody's closed home.
+    interpreter = os.path.realpath(sys.executable)
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        copy = shutil.copy(engine_child.__file__, directory)
+        os.chmod(copy, 0o644)
+        try_to_read_the_keys(user, interpreter, directory)
+
+
+def try_to_read_the_keys(user: str, interpreter: str, directory: str) -> None:
     program = (
-        "import os\n"
-        "from pointsman.engine.child import confine\n"
+        "import os, sys\n"
+        f"sys.path.insert(0, {directory!r})\n"
+        "from child import confine\n"
         "keys = f'/proc/{os.getppid()}/environ'\n"
         "network = os.stat('/proc/thread-self/ns/net').st_ino\n"
         "open(keys).close()\n"
@@ -85,7 +99,7 @@ def test_a_confined_process_cannot_read_the_keys_of_its_parent(user: str) -> Non
     if user == "nobody" and os.getuid() != 0:
         pytest.skip("only root can become somebody else")
     # The shell stands for the supervisor: the same user, with all its privileges, and the parent.
-    shell = ["sh", "-c", '"$0" -P -c "$1"; exit $?', sys.executable, program]
+    shell = ["sh", "-c", '"$0" -P -c "$1"; exit $?', interpreter, program]
     done = subprocess.run(
         [*(as_nobody if user == "nobody" else []), *shell], capture_output=True, text=True, timeout=30
     )
