@@ -9,6 +9,7 @@ from pointsman.core.limits import Limits
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.record import Outcome, Record
 from pointsman.proxy.call import Backend, Call, Response
+from pointsman.proxy.candidate_cache import CandidateCache
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.relay import Relay
 from pointsman.proxy.route_table import RouteTable
@@ -52,7 +53,7 @@ class Dispatcher:
         self._limits = limits
         self._clock = clock
         self._request_ids = request_ids
-        self._own_lines: dict[int, tuple[Candidate, bytes]] = {}
+        self._candidate_lines = CandidateCache(_candidate_lines)
 
     def admit(self, head: RequestHead) -> Admitted:
         """Match a request by its head. Raises MalformedRequest or NotInference."""
@@ -109,7 +110,7 @@ class Dispatcher:
         self, response: Response, candidate: Candidate, minor: int, client: ClientConnection, record: Record
     ) -> None:
         record.status = response.head.status
-        own = _own_lines(record.request_id, 1) + self._candidate_lines(candidate)
+        own = _own_lines(record.request_id, 1) + self._candidate_lines.get(candidate)
         replaced = REPLACED_BODIES.get(record.status)
         if replaced is not None:
             record.outcome, record.sent = Outcome.FAILED, len(replaced)
@@ -141,18 +142,12 @@ class Dispatcher:
         own = _own_lines(record.request_id, 1 if record.route else 0)
         client.write(error_answer(error, own, keep_alive=client.keep_alive))
 
-    def _candidate_lines(self, candidate: Candidate) -> bytes:
-        known = self._own_lines.get(id(candidate))
-        if known is not None and known[0] is candidate:
-            return known[1]
-        if len(self._own_lines) > 64:
-            self._own_lines.clear()
-        lines = f"x-pointsman-route: {_safe(candidate.route)}\r\nx-pointsman-model: {_safe(candidate.model)}\r\n"
-        if candidate.endpoint.scheme == "mock":
-            lines += "x-pointsman-mock: true\r\n"
-        encoded = lines.encode("ascii")
-        self._own_lines[id(candidate)] = (candidate, encoded)
-        return encoded
+
+def _candidate_lines(candidate: Candidate) -> bytes:
+    lines = f"x-pointsman-route: {_safe(candidate.route)}\r\nx-pointsman-model: {_safe(candidate.model)}\r\n"
+    if candidate.endpoint.scheme == "mock":
+        lines += "x-pointsman-mock: true\r\n"
+    return lines.encode("ascii")
 
 
 def _own_lines(request_id: str, attempts: int) -> bytes:

@@ -20,7 +20,6 @@ _SPECIAL = _DROPPED | {b"content-type", b"content-encoding"}
 _NO_OPTIONS: frozenset[bytes] = frozenset()
 _PLAIN_CONNECTION = frozenset({b"keep-alive", b"close"})
 
-CHUNK_END = b"\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
 

@@ -28,8 +28,8 @@ def test_nothing_is_covered_when_everything_can_be_reached() -> None:
 
 
 def test_an_untraversable_ancestor_is_covered_and_the_need_shown_in_it() -> None:
-    plan = plan_view([Bind("/root/.pyenv/v/3.11")], barring("/root"))
-    assert plan == (Cover("/root", (Bind("/root/.pyenv/v/3.11"),)),)
+    plan = plan_view([Bind("/closed/python/v/3.11")], barring("/closed"))
+    assert plan == (Cover("/closed", (Bind("/closed/python/v/3.11"),)),)
 
 
 def test_the_outermost_barrier_is_the_one_that_is_covered() -> None:
@@ -37,26 +37,26 @@ def test_the_outermost_barrier_is_the_one_that_is_covered() -> None:
 
 
 def test_a_need_that_is_itself_untraversable_is_no_reason_for_a_cover() -> None:
-    assert plan_view([Bind("/root")], barring("/root")) == ()
+    assert plan_view([Bind("/closed")], barring("/closed")) == ()
 
 
 def test_needs_under_one_barrier_share_its_cover() -> None:
-    plan = plan_view([Bind("/root/z"), Bind("/root/a"), Bind("/srv/x")], barring("/root"))
-    assert plan == (Cover("/root", (Bind("/root/a"), Bind("/root/z"))),)
+    plan = plan_view([Bind("/closed/z"), Bind("/closed/a"), Bind("/srv/x")], barring("/closed"))
+    assert plan == (Cover("/closed", (Bind("/closed/a"), Bind("/closed/z"))),)
 
 
 def test_a_need_inside_a_shown_one_is_seen_with_it() -> None:
-    plan = plan_view([Bind("/root/work/.venv"), Bind("/root/work", writable=True)], barring("/root"))
-    assert plan == (Cover("/root", (Bind("/root/work", writable=True),)),)
+    plan = plan_view([Bind("/closed/work/.venv"), Bind("/closed/work", writable=True)], barring("/closed"))
+    assert plan == (Cover("/closed", (Bind("/closed/work", writable=True),)),)
 
 
 def test_a_barrier_inside_a_shown_tree_gets_a_cover_of_its_own_after_the_outer_one() -> None:
     plan = plan_view(
-        [Bind("/root/work/closed/x"), Bind("/root/work", writable=True)], barring("/root", "/root/work/closed")
+        [Bind("/closed/work/closed/x"), Bind("/closed/work", writable=True)], barring("/closed", "/closed/work/closed")
     )
     assert plan == (
-        Cover("/root", (Bind("/root/work", writable=True),)),
-        Cover("/root/work/closed", (Bind("/root/work/closed/x"),)),
+        Cover("/closed", (Bind("/closed/work", writable=True),)),
+        Cover("/closed/work/closed", (Bind("/closed/work/closed/x"),)),
     )
 
 
@@ -69,13 +69,13 @@ def test_what_is_needed_from_a_hidden_directory_is_shown_in_it() -> None:
 
 
 def test_a_need_asked_for_twice_is_writable_when_either_is() -> None:
-    plan = plan_view([Bind("/root/w"), Bind("/root/w", writable=True)], barring("/root"))
-    assert plan == (Cover("/root", (Bind("/root/w", writable=True),)),)
+    plan = plan_view([Bind("/closed/w"), Bind("/closed/w", writable=True)], barring("/closed"))
+    assert plan == (Cover("/closed", (Bind("/closed/w", writable=True),)),)
 
 
 def test_a_name_that_only_starts_like_a_shown_one_is_not_inside_it() -> None:
-    plan = plan_view([Bind("/root/work"), Bind("/root/workshop/x")], barring("/root"))
-    assert plan == (Cover("/root", (Bind("/root/work"), Bind("/root/workshop/x"))),)
+    plan = plan_view([Bind("/closed/work"), Bind("/closed/workshop/x")], barring("/closed"))
+    assert plan == (Cover("/closed", (Bind("/closed/work"), Bind("/closed/workshop/x"))),)
 
 
 @pytest.mark.parametrize(

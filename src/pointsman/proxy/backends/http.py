@@ -7,13 +7,13 @@ from pointsman.core.candidate import Candidate
 from pointsman.core.limits import Limits
 from pointsman.core.secret import Secret
 from pointsman.proxy.call import Call
+from pointsman.proxy.candidate_cache import CandidateCache
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.upstream.exchange import Exchange, Patience, StaleConnection
 from pointsman.proxy.upstream.pool import Origin, OriginPool, Pool
 from pointsman.routing.rewrite import RequestTemplate
 from pointsman.wire.json_model import Pieces, splice_model
 
-_MOST_PREPARED = 64
 _WORKING_SHARE = 0.01
 """An engine that used less of a core than this was not reading a prompt, only waiting for work."""
 
@@ -21,11 +21,10 @@ _WORKING_SHARE = 0.01
 class _Prepared:
     """What is derived from a candidate once and used for all of its requests."""
 
-    __slots__ = ("candidate", "origin", "patience", "template")
+    __slots__ = ("origin", "patience", "template")
 
     def __init__(self, candidate: Candidate, pool: Pool, limits: Limits) -> None:
         endpoint = candidate.endpoint
-        self.candidate = candidate
         self.template = RequestTemplate(
             candidate, candidate.api_key.reveal() if candidate.api_key else "", endpoint.authority
         )
@@ -39,25 +38,15 @@ class HttpBackend:
     """Calls providers."""
 
     def __init__(self, pool: Pool, limits: Limits, sweep: Sweep) -> None:
-        self._pool = pool
         self._limits = limits
         self._sweep = sweep
-        self._prepared: dict[int, _Prepared] = {}
+        self._prepared = CandidateCache(lambda candidate: _Prepared(candidate, pool, limits))
 
     async def open(self, call: Call) -> Exchange:
         """Send the request, over a kept connection if there is one, and wait for the head."""
-        prepared = self._prepare(call.candidate)
+        prepared = self._prepared.get(call.candidate)
         request = encode_call(call, prepared.template, self._limits)
         return await send(request, prepared.origin, self._sweep, self._limits, prepared.patience)
-
-    def _prepare(self, candidate: Candidate) -> _Prepared:
-        # Hashing a candidate costs more than the rest of this; its identity does as long as it is held here.
-        prepared = self._prepared.get(id(candidate))
-        if prepared is None or prepared.candidate is not candidate:
-            if len(self._prepared) >= _MOST_PREPARED:
-                self._prepared.clear()
-            prepared = self._prepared[id(candidate)] = _Prepared(candidate, self._pool, self._limits)
-        return prepared
 
 
 def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> list[bytes | memoryview]:
