@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pointsman.cli.routes import route_files
 from pointsman.config.problems import RouteFileError
 from pointsman.config.routes_file import LoadedRoutes, load_route_file
 
@@ -17,6 +18,9 @@ _LOG_HELP = "Append one OCSF event per line to FILE; '-' is standard output."
 @click.group()
 def sandbox() -> None:
     """Run a command whose only way out is https://inference.local."""
+
+
+sandbox.add_command(route_files)
 
 
 @sandbox.command()

@@ -38,15 +38,30 @@ class LoadedRoutes:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedRoute:
+    """A route that is good by itself."""
+
+    candidate: Candidate
+    line: int
+    key_source: str
+    """Where its key comes from, as in `api_key_env OPENAI_API_KEY`, never the key; empty for a route without one."""
+
+
+@dataclass(frozen=True, slots=True)
 class RouteFileCheck:
     """Everything that can be said of a file. It is good if there are no problems."""
 
     name: str
     problems: tuple[Problem, ...]
-    warnings: tuple[str, ...]
-    candidates: tuple[Candidate, ...]
-    """Of the routes that are good by themselves, in the file's order."""
+    warnings: tuple[Problem, ...]
+    routes: tuple[CheckedRoute, ...]
+    """Those that are good by themselves, in the file's order."""
     key_variables: tuple[str, ...]
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """What those routes lead to."""
+        return tuple(each.candidate for each in self.routes)
 
 
 def load_route_file(path: str | os.PathLike[str], environ: Environment[str, str]) -> LoadedRoutes:
@@ -54,26 +69,38 @@ def load_route_file(path: str | os.PathLike[str], environ: Environment[str, str]
     check = check_route_file(path, environ)
     if check.problems:
         raise RouteFileError(check.name, check.problems)
-    return LoadedRoutes(make_bundle(check.candidates), check.warnings, check.key_variables)
+    warnings = tuple(warning.describe(check.name) for warning in check.warnings)
+    return LoadedRoutes(make_bundle(check.candidates), warnings, check.key_variables)
 
 
 def check_route_file(path: str | os.PathLike[str], environ: Environment[str, str]) -> RouteFileCheck:
     """Read a route file and the files it names, and tell all that is wrong with them. Raises nothing for any file."""
     name = os.fspath(path)
+    try:
+        data, public = _read(name)
+    except _Unreadable as error:
+        return RouteFileCheck(name, (error.problem,), (), (), ())
+    return check_route_data(name, data, environ, Path(os.path.abspath(name)).parent, public=public)
+
+
+def check_route_data(
+    name: str, data: bytes, environ: Environment[str, str], directory: PurePath, *, public: bool = False
+) -> RouteFileCheck:
+    """The same for what is already read, whose relative paths start at `directory`; `public`: everyone may read it."""
     findings = Findings()
     entries: list[RouteEntry] = []
     try:
-        text, public = _read(name)
+        text = _decode(data)
     except _Unreadable as error:
         findings.problems.append(error.problem)
     else:
-        entries = _entries(text, environ, Path(os.path.abspath(name)).parent, findings)
-        for entry in entries:
-            _check_files(entry, findings)
-            if public and entry.inline_key:
-                line = entry.line_of("api_key")
-                reason = "every user of this machine can read this file, and it holds an api_key"
-                findings.warnings.append(Problem(line, reason, "chmod 600 it, or use api_key_env", "api_key"))
+        entries = _entries(text, environ, directory, findings)
+    for entry in entries:
+        _check_files(entry, findings)
+        if public and entry.inline_key:
+            line = entry.line_of("api_key")
+            reason = "every user of this machine can read this file, and it holds an api_key"
+            findings.warnings.append(Problem(line, reason, "chmod 600 it, or use api_key_env", "api_key"))
     return _check(name, entries, findings)
 
 
@@ -91,12 +118,18 @@ def parse_route_file(text: str, environ: Environment[str, str], directory: PureP
 
 
 def _check(name: str, entries: list[RouteEntry], findings: Findings) -> RouteFileCheck:
-    warnings = tuple(warning.describe(name) for warning in sorted(set(findings.warnings)))
     # A route that is an alias of another repeats what is wrong with it.
     problems = tuple(sorted(set(findings.problems)))
-    candidates = tuple(entry.candidate for entry in entries)
+    warnings = tuple(sorted(set(findings.warnings)))
+    routes = tuple(CheckedRoute(entry.candidate, entry.line, _key_source(entry)) for entry in entries)
     variables = tuple(sorted({entry.key_variable for entry in entries} - {""}))
-    return RouteFileCheck(name, problems, warnings, candidates, variables)
+    return RouteFileCheck(name, problems, warnings, routes, variables)
+
+
+def _key_source(entry: RouteEntry) -> str:
+    if entry.candidate.api_key is None:
+        return ""
+    return f"api_key_env {entry.key_variable}" if entry.key_variable else "api_key in this file"
 
 
 def _entries(text: str, environ: Environment[str, str], directory: PurePath, findings: Findings) -> list[RouteEntry]:
@@ -169,19 +202,24 @@ def _open(name: str) -> tuple[int, os.stat_result]:
     raise _Unreadable(what, "name a file")
 
 
-def _read(name: str) -> tuple[str, bool]:
-    """The file's text, and whether every user may read it. Raises _Unreadable."""
+def _read(name: str) -> tuple[bytes, bool]:
+    """What the file holds, and whether every user may read it. Raises _Unreadable."""
     descriptor, status = _open(name)
     with os.fdopen(descriptor, "rb") as file:
         try:
             data = file.read(LARGEST_TEXT + 1)
         except OSError as error:
             raise _Unreadable(f"cannot be read ({(error.strerror or 'error').lower()})", "check the disk") from None
+    return data, bool(status.st_mode & stat.S_IROTH)
+
+
+def _decode(data: bytes) -> str:
+    """The text. Raises _Unreadable."""
     if len(data) > LARGEST_TEXT:
         problem = too_large()
         raise _Unreadable(problem.reason, problem.next_step)
     try:
-        return data.decode("utf-8"), bool(status.st_mode & stat.S_IROTH)
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise _Unreadable("is UTF-16 text", "save it as UTF-8") from None
