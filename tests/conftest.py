@@ -1,11 +1,35 @@
-"""Hypothesis profiles: `fast` in every run, `deep` by `make fuzz`."""
+"""Hypothesis profiles: `fast` in every run, `deep` by `make fuzz`. Evidence for the search that ends the run."""
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support import evidence
+from tests.support.onlooker import Onlooker
 
 settings.register_profile("fast", max_examples=60, deadline=None, derandomize=True)
 settings.register_profile(
     "deep", max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _onlooker() -> Iterator[None]:
+    onlooker = Onlooker(os.getpid())
+    onlooker.start()
+    yield
+    onlooker.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The search for canaries comes last: it looks at what all the others left."""
+    items.sort(key=lambda item: "canaries" in item.path.parts)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep what a test, and what it started, printed."""
+    for title, text in report.sections:
+        evidence.keep("output", f"{report.nodeid} {title}\n{text}")

@@ -1,17 +1,19 @@
 """Every example runs as its first lines say."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+
+from tests.support.processes import run_to_end
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def run(*argv: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, timeout=100, check=False)
+def run(*argv: str) -> "CompletedProcess[str]":
+    return run_to_end([sys.executable, *argv], seconds=100)
 
 
 def test_the_router_can_be_embedded() -> None:

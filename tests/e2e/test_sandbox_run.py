@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import POINTSMAN
+from tests.support.processes import POINTSMAN, run_to_end
 
 MOCK = """
 routes:
@@ -44,14 +44,7 @@ def command(routes: Path, *argv: str, options: tuple[str, ...] = ()) -> list[str
 def run(
     routes: Path, *argv: str, options: tuple[str, ...] = (), environ: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command(routes, *argv, options=options),
-        capture_output=True,
-        text=True,
-        timeout=40,
-        env={**os.environ, **(environ or {})},
-        check=False,
-    )
+    return run_to_end(command(routes, *argv, options=options), environ=environ)
 
 
 def inside(routes: Path, code: str, **keywords: object) -> str:

@@ -21,6 +21,8 @@ from pointsman.core.secret import Secret
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.router import BufferedResponse, Router
 from pointsman.sandbox.authority import CertificateAuthority
+from tests.support import evidence
+from tests.support.canary import KEY
 from tests.support.raw_client import RawClient
 
 ALL_PROTOCOLS = (
@@ -30,7 +32,6 @@ ALL_PROTOCOLS = (
     "anthropic_messages",
     "model_discovery",
 )
-KEY = "sk-canary-4f1d7c"
 T = TypeVar("T")
 
 
@@ -90,6 +91,8 @@ class Door:
         finally:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(10)
+            evidence.keep("log", self.log.getvalue())
+            evidence.keep("event", self.ocsf.getvalue())
 
     async def _close(self) -> None:
         await self.router.close()
@@ -108,9 +111,7 @@ class Door:
     def tunnel(self) -> RawClient:
         """A client inside the tunnel, TLS done and verified."""
         client = self.connect()
-        client.send(b"CONNECT inference.local:443 HTTP/1.1\r\nHost: inference.local:443\r\n\r\n")
-        assert client.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
-        client.start_tls(self.client_context(), "inference.local")
+        client.enter_tunnel(self.client_context())
         return client
 
     def client_context(self) -> ssl.SSLContext:

@@ -1,15 +1,36 @@
 """Real processes, ended by whoever starts them."""
 
 import contextlib
+import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from tests.support import evidence
 
 POINTSMAN = str(Path(sys.executable).with_name("pointsman"))
 _READY = re.compile(r"pointsman: ready proxy=(\S+):(\d+)")
+
+
+def run_to_end(
+    command: Sequence[str], *, environ: Mapping[str, str] | None = None, seconds: float = 40, **keywords: Any
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end and keep what it printed as evidence. `environ` is added to the environment."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env={**os.environ, **(environ or {})},
+        check=False,
+        **keywords,
+    )
+    evidence.keep("cli", f"{done.stdout}\n{done.stderr}")
+    return done
 
 
 class ProxyProcess:
@@ -46,6 +67,7 @@ class ProxyProcess:
         self.process.terminate()
         status = self.process.wait(10)
         self._drain.join(10)
+        evidence.keep("cli", "".join(self.lines))
         return status
 
 

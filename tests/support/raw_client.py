@@ -4,11 +4,18 @@ import socket
 import ssl
 import struct
 
+from tests.support import evidence
+from tests.support.canary import PROMPT
+
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
+BODY = b'{"user":"%b"}' % PROMPT.encode()
+"""Of a request that is not about its body."""
+
+
 def post(
-    body: bytes = b"{}", path: bytes = b"/v1/chat/completions", fields: bytes = b"", version: bytes = b"1.1"
+    body: bytes = BODY, path: bytes = b"/v1/chat/completions", fields: bytes = b"", version: bytes = b"1.1"
 ) -> bytes:
     """A request to the door."""
     return b"POST %b HTTP/%b\r\nHost: inference.local\r\nContent-Length: %d\r\n%b\r\n%b" % (
@@ -34,6 +41,7 @@ class Answer:
         self.body = body
         self.complete = complete
         """Whether the framing said that the body ended."""
+        evidence.keep("client", head + b"\r\n\r\n" + body)
 
     def value(self, name: bytes) -> bytes | None:
         """The one field of that name, in any case."""
@@ -58,6 +66,12 @@ class RawClient:
 
     def start_tls(self, context: ssl.SSLContext, name: str) -> None:
         self.sock = context.wrap_socket(self.sock, server_hostname=name, suppress_ragged_eofs=False)
+
+    def enter_tunnel(self, context: ssl.SSLContext) -> None:
+        """CONNECT to the door, then TLS."""
+        self.send(b"CONNECT inference.local:443 HTTP/1.1\r\nHost: inference.local:443\r\n\r\n")
+        assert self.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+        self.start_tls(context, "inference.local")
 
     def send(self, data: bytes) -> None:
         self.sock.sendall(data)
@@ -96,6 +110,7 @@ class RawClient:
                 break
             self.buffer += piece
         found, self.buffer = self.buffer, b""
+        evidence.keep("client", found)
         return found
 
     def answer(self) -> Answer:
