@@ -1,14 +1,15 @@
 """The values that must never show: a key and a prompt, made anew for every run of the tests, and how to find them.
 
-They come through the environment, so that processes which the tests start plant the same ones.
+They lie beside the evidence, so that processes which the tests start plant the same ones.
 """
 
 import base64
 import hashlib
-import os
 import secrets
 import string
 from collections.abc import Mapping
+
+from tests.support import evidence
 
 PIECE = 8
 """Characters: as much as a masked key may never leave standing."""
@@ -18,14 +19,17 @@ _HASHES = ("md5", "sha1", "sha256", "sha512", "blake2b")
 _LEAST_BASE64 = 12
 
 
-def _planted(variable: str, prefix: str) -> str:
-    value = prefix + "".join(secrets.choice(_ALPHABET) for _ in range(40))
-    return os.environ.setdefault(variable, value)
+def _planted(name: str, prefix: str) -> str:
+    # A file, not a variable: that would be in every environment.
+    path = evidence.directory() / f"planted-{name}"
+    if not path.exists():
+        path.write_text(prefix + "".join(secrets.choice(_ALPHABET) for _ in range(40)))
+    return path.read_text()
 
 
-KEY = _planted("POINTSMAN_TEST_KEY_CANARY", "sk-")
+KEY = _planted("key", "sk-")
 """The provider key of every test that needs one."""
-PROMPT = _planted("POINTSMAN_TEST_PROMPT_CANARY", "")
+PROMPT = _planted("prompt", "")
 """Part of the body of every request that is not about its body."""
 
 

@@ -22,7 +22,7 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.router import BufferedResponse, Router
 from pointsman.sandbox.authority import CertificateAuthority
 from tests.support import evidence
-from tests.support.canary import KEY
+from tests.support.canary import KEY as KEY
 from tests.support.raw_client import RawClient
 
 ALL_PROTOCOLS = (

@@ -177,9 +177,9 @@ def _environment() -> dict[str, str]:
     return {**kept, "GGML_NO_BACKTRACE": "1"}  # else a crash would have a debugger look at it
 
 
-async def _launch(orders: dict[str, Any], seconds: float) -> EngineProcess:
-    child = EngineProcess(
-        await asyncio.create_subprocess_exec(
+async def _spawn() -> EngineProcess:
+    spawning = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # never import from the working directory: an agent may be able to write there
             "-m",
@@ -191,6 +191,16 @@ async def _launch(orders: dict[str, Any], seconds: float) -> EngineProcess:
             start_new_session=True,
         )
     )
+    try:
+        return EngineProcess(await asyncio.shield(spawning))
+    except asyncio.CancelledError:
+        # Cancelled halfway, uvloop kills the process without waiting for its end.
+        await EngineProcess(await spawning).end()
+        raise
+
+
+async def _launch(orders: dict[str, Any], seconds: float) -> EngineProcess:
+    child = await _spawn()
     try:
         await child.start(orders, seconds)
     except BaseException:
