@@ -178,7 +178,7 @@ def _environment() -> dict[str, str]:
 
 
 async def _spawn() -> EngineProcess:
-    spawning = asyncio.ensure_future(
+    spawning = asyncio.get_running_loop().create_task(
         asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # never import from the working directory: an agent may be able to write there
