@@ -103,7 +103,7 @@ for host, port in (("127.0.0.1", int(sys.argv[1])), ("::1", int(sys.argv[1])), (
         found.append(socket.create_connection((host, port), 5).getpeername())
     except OSError as error:
         found.append(error.errno)
-for name in ("localhost.invalid", "inference.local"):
+for name in ("localhost.invalid", "example.com"):
     try:
         found.append(socket.getaddrinfo(name, 443))
     except socket.gaierror:

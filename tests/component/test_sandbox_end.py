@@ -107,7 +107,7 @@ from pointsman.sandbox.isolation import LAUNCHER
 ours, theirs = socket.socketpair()
 orders = {"supervisor": os.getppid(), "isolation": "none", "argv": ["echo", "ran"], "cwd": "/", "path": "/bin/echo"}
 ours.sendall(json.dumps(orders).encode() + b"\\n" + json.dumps({"environment": {}}).encode() + b"\\n")
-launcher = subprocess.run([sys.executable, "-I", "-S", str(LAUNCHER), str(theirs.fileno())], pass_fds=[theirs.fileno()])
+launcher = subprocess.run([*LAUNCHER, str(theirs.fileno())], pass_fds=[theirs.fileno()])
 print(launcher.returncode)
 """
     finished = subprocess.run([PYTHON, "-c", code], stdout=subprocess.PIPE, text=True, timeout=30, check=True)

@@ -66,6 +66,31 @@ def test_curl_works_without_being_told_anything(routes: Path) -> None:
     assert json.loads(finished.stdout)["model"] == "mock-model"
 
 
+def test_clients_that_ignore_proxy_variables_come_to_the_door_by_its_name(routes: Path) -> None:
+    before = Path("/etc/hosts").read_bytes()
+    url = "https://inference.local/v1/chat/completions"
+    finished = run(routes, "curl", "-sS", "--noproxy", "*", url, "-d", "{}")
+    assert json.loads(finished.stdout)["model"] == "mock-model", finished.stderr
+    code = f"""
+import json, os, socket, ssl, urllib.request
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
+print(json.load(opener.open(urllib.request.Request({url!r}, b"{{}}")))["model"])
+print(sorted({{address[0] for *_, address in socket.getaddrinfo("inference.local", 443)}}))
+context = ssl._create_unverified_context()
+try:
+    context.wrap_socket(socket.create_connection(("inference.local", 443)), server_hostname="localhost")
+except ssl.SSLError as error:
+    print(error.reason)
+print(os.access("/etc/hosts", os.W_OK), open("/etc/hosts").read())
+"""
+    model, addresses, refused, hosts = inside(routes, code).split("\n", 3)
+    assert (model, addresses) == ("mock-model", "['127.0.0.1']")
+    assert "UNRECOGNIZED_NAME" in refused
+    assert hosts.startswith("False ")
+    assert set(before.decode().splitlines()) <= set(hosts.removeprefix("False ").splitlines())
+    assert Path("/etc/hosts").read_bytes() == before
+
+
 def test_nothing_exists_inside_but_loopback_and_the_door(routes: Path) -> None:
     with socket.create_server(("0.0.0.0", 0)) as listener:
         port = listener.getsockname()[1]
@@ -88,7 +113,7 @@ for host in ("198.51.100.1", "10.0.0.1", "169.254.169.254"):
         print(error.errno)
 """
         output = inside(routes, code).splitlines()
-    assert output == ["['lo']", "[3128]", "101", "101", "101"]
+    assert output == ["['lo']", "[3128, 443]", "101", "101", "101"]
 
 
 def test_the_command_has_no_privileges_and_no_other_descriptors(routes: Path) -> None:

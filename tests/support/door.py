@@ -49,14 +49,16 @@ def candidate(url: str, **changes: Any) -> Candidate:
 
 
 class Door:
-    """Serves a bundle on a tunnel port and on a plain port."""
+    """Serves a bundle on a tunnel port, on a port that begins with TLS, and on a plain port."""
 
     def __init__(self, *candidates: Candidate, limits: Limits = DEFAULT_LIMITS, bundle: Bundle | None = None) -> None:
         self._bundle = bundle if bundle is not None else make_bundle(candidates)
         self._limits = limits
         self._tunnel = socket.create_server(("127.0.0.1", 0))
+        self._direct = socket.create_server(("127.0.0.1", 0))
         self._plain = socket.create_server(("127.0.0.1", 0))
         self.tunnel_address: tuple[str, int] = self._tunnel.getsockname()
+        self.direct_address: tuple[str, int] = self._direct.getsockname()
         self.plain_address: tuple[str, int] = self._plain.getsockname()
         self.log = io.StringIO()
         self.ocsf = io.StringIO()
@@ -83,6 +85,7 @@ class Door:
         log = OperationLog(lines=self.log, ocsf=self.ocsf, wall_clock=time.time)
         self.router = Router(self._bundle, log, limits=self._limits)
         await self.router.serve_tunnel(self._tunnel, self.authority.tls_context)
+        await self.router.serve_tls(self._direct, self.authority.tls_context)
         await self.router.serve_plain(self._plain)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -107,6 +110,10 @@ class Door:
     def connect(self) -> RawClient:
         """A client that has just reached the tunnel's port."""
         return RawClient(socket.create_connection(self.tunnel_address, 10))
+
+    def direct(self) -> RawClient:
+        """A client that has just reached the port that begins with TLS."""
+        return RawClient(socket.create_connection(self.direct_address, 10))
 
     def tunnel(self) -> RawClient:
         """A client inside the tunnel, TLS done and verified."""

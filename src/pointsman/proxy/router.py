@@ -25,7 +25,7 @@ from pointsman.proxy.dispatch import REPLACED_BODIES, Dispatcher
 from pointsman.proxy.relay import Collector
 from pointsman.proxy.route_table import RouteTable
 from pointsman.proxy.sweep import Sweep
-from pointsman.proxy.tunnel import Tunnel
+from pointsman.proxy.tunnel import DirectTls, Doorway, Tunnel
 from pointsman.proxy.upstream.pool import Pool
 from pointsman.proxy.upstream.resolve import Resolver
 from pointsman.routing.plan import select_candidate
@@ -82,11 +82,16 @@ class Router:
 
     async def serve_tunnel(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> None:
         """Serve CONNECT to the door on a listening socket, until `close`."""
+        doorway = self._doorway(tls_context)
+        await self._listen(listener, lambda: Tunnel(doorway, self._dispatcher))
 
-        def tunnel() -> Tunnel:
-            return Tunnel(self._new_connection, tls_context, self._dispatcher, self._limits, self._sweep)
+    async def serve_tls(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> None:
+        """Serve clients that come to the door without CONNECT, with the same checks, until `close`."""
+        doorway = self._doorway(tls_context)
+        await self._listen(listener, lambda: DirectTls(doorway))
 
-        await self._listen(listener, tunnel)
+    def _doorway(self, tls_context: Callable[[], ssl.SSLContext]) -> Doorway:
+        return Doorway(self._new_connection, tls_context, self._limits, self._sweep)
 
     async def serve_plain(self, listener: socket.socket) -> None:
         """Serve the same requests without CONNECT and TLS. For benchmarks; nothing authenticates the client."""

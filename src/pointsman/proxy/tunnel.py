@@ -1,8 +1,9 @@
-"""The proxy's door: CONNECT, then TLS, then HTTP on the same connection."""
+"""The proxy's door: TLS, then HTTP on the same connection; before it CONNECT, where the client uses a proxy."""
 
 import asyncio
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from typing import cast
 
@@ -16,22 +17,68 @@ from pointsman.wire.connect import ESTABLISHED, read_connect
 from pointsman.wire.response import error_answer
 
 
+class Handshake:
+    """The deadline of a connection's TLS handshake."""
+
+    def __init__(self, transport: asyncio.Transport, inner: ClientConnection, deadline: float, sweep: Sweep) -> None:
+        self._transport = transport
+        self._inner = inner
+        self._deadline = deadline
+        self._sweep = sweep
+        sweep.add(self)
+
+    def settled(self, failure: str) -> None:
+        """The handshake is over, one way or the other: its deadline is not ours any more."""
+        self._sweep.discard(self)
+        if failure:
+            # Never made, so TLS does not tell it that it is lost; the router would keep it for ever.
+            self._inner.connection_lost(None)
+
+    def sweep(self, now: float) -> None:
+        """Close what has not become a TLS connection in time."""
+        if now >= self._deadline:
+            self._sweep.discard(self)
+            self._transport.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class Doorway:
+    """How a connection goes on once TLS may begin on it, whatever came before."""
+
+    connection: Callable[[], ClientConnection]
+    tls_context: Callable[[], ssl.SSLContext]
+    limits: Limits
+    sweep: Sweep
+
+    def start_tls(self, transport: asyncio.Transport, received: bytes = b"") -> None:
+        """Hand the connection to TLS; `received` is what has been read of it already."""
+        inner = self.connection()
+        handshake = Handshake(transport, inner, self.sweep.now() + self.limits.tls_handshake_seconds, self.sweep)
+        tls = TlsTransport(self.tls_context(), inner, server_side=True, on_settled=handshake.settled)
+        transport.set_protocol(tls)
+        tls.connection_made(transport)
+        if received:
+            tls.data_received(received)
+
+
+class DirectTls(asyncio.Protocol):
+    """A connection that begins with TLS, from a client that was led here by name and not by proxy variables."""
+
+    def __init__(self, doorway: Doorway) -> None:
+        self._doorway = doorway
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._doorway.start_tls(cast(asyncio.Transport, transport))
+
+
 class Tunnel(asyncio.Protocol):
     """Reads CONNECT in clear, refuses what is not the door, and hands the connection to TLS."""
 
-    def __init__(
-        self,
-        connection: Callable[[], ClientConnection],
-        tls_context: Callable[[], ssl.SSLContext],
-        application: Application,
-        limits: Limits,
-        sweep: Sweep,
-    ) -> None:
-        self._connection = connection
-        self._tls_context = tls_context
+    def __init__(self, doorway: Doorway, application: Application) -> None:
+        self._doorway = doorway
         self._application = application
-        self._limits = limits
-        self._sweep = sweep
+        self._limits = doorway.limits
+        self._sweep = doorway.sweep
         self._transport: asyncio.Transport | None = None
         self._buffer = b""
         self._deadline = inf
@@ -65,24 +112,12 @@ class Tunnel(asyncio.Protocol):
             self._deadline = self._sweep.now() + LINGER_SECONDS
             return
         self._buffer = b""
-        self._start_tls(self._transport, rest)
-
-    def _start_tls(self, transport: asyncio.Transport, rest: bytes) -> None:
-        transport.write(ESTABLISHED)
-        self._deadline = self._sweep.now() + self._limits.tls_handshake_seconds
-        inner = self._connection()
-        tls = TlsTransport(self._tls_context(), inner, server_side=True, on_settled=self._settled)
-        transport.set_protocol(tls)
-        tls.connection_made(transport)
-        if rest:
-            tls.data_received(rest)
-
-    def _settled(self, _: str) -> None:
-        """The handshake is over, one way or the other: its deadline is not ours any more."""
         self._sweep.discard(self)
+        self._transport.write(ESTABLISHED)
+        self._doorway.start_tls(self._transport, rest)
 
     def sweep(self, now: float) -> None:
-        """Close what has not become a TLS connection in time."""
+        """Close what has not asked for the door in time, and what was refused and lingers."""
         if now >= self._deadline and self._transport is not None:
             self._sweep.discard(self)
             self._transport.abort()

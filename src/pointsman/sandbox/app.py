@@ -205,6 +205,8 @@ async def _behind_the_door(
     host, port = process.listener.getsockname()[:2]
     async with open_router(bundle, log) as router:
         await router.serve_tunnel(process.listener, tls_context)
+        if process.direct_listener is not None:
+            await router.serve_tls(process.direct_listener, tls_context)
         freeze_garbage()
         log.say(f"sandbox isolation={options.isolation} proxy={host}:{port} routes={_route_names(bundle)}")
         environment = sandbox_environment(

@@ -21,10 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from pointsman.sandbox.child import CannotStart, Failure, User, system_call_filter, system_calls
+from pointsman.sandbox.hosts import hosts_file
 from pointsman.sandbox.visibility import HIDDEN, Bind, Cover, locate, plan_view, program_needs, traversal_by
 
-LAUNCHER = Path(__file__).with_name("launcher.py")
+LAUNCHER = (
+    *(sys.executable, "-I", "-S", "-X", "utf8", "-c"),
+    "import os, sys; sys.path.append(sys.argv[1]); from launcher.main import main; os._exit(main())",
+    str(Path(__file__).parent),
+)
+"""Starts `launcher`, given the number of a descriptor. Neither other packages nor our own are in its reach."""
 COULD_NOT_START = 125
+TLS_PORT = 443
+"""Where clients that ignore proxy variables look for the door; its URL names no other."""
 PASSED_SIGNALS = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -37,6 +45,7 @@ PASSED_SIGNALS = (
 """What the supervisor hands to `SandboxProcess.send_signal` instead of obeying it."""
 
 _SETUP_SECONDS = 30.0  # takes 0.1; a machine that needs this long is broken
+_LISTENERS = 2
 _END_SECONDS = 5.0  # SIGKILL to everything inside; only the kernel can be slow
 _END = signal.SIGRTMIN
 
@@ -127,7 +136,7 @@ class SandboxProcess:
         self._exit: asyncio.Future[int] = self._loop.create_future()
         self._pidfd = os.pidfd_open(process.pid)
         self._loop.add_reader(self._pidfd, self._ended)
-        self._listener: socket.socket | None = None
+        self._listeners: list[socket.socket] = []
 
     @property
     def pid(self) -> int:
@@ -137,18 +146,23 @@ class SandboxProcess:
     @property
     def listener(self) -> socket.socket:
         """Bound and listening: the proxy's port as the command sees it. Closed by `close`."""
-        assert self._listener is not None, "start() returns after it is there"
-        return self._listener
+        return self._listeners[0]
+
+    @property
+    def direct_listener(self) -> socket.socket | None:
+        """Port 443 of the address that the command's hosts file gives the door; None without isolation."""
+        return self._listeners[1] if len(self._listeners) > 1 else None
 
     async def prepare(self, orders: Mapping[str, Any], listener: socket.socket | None) -> None:
         """Send the orders and wait until everything but the command is there. `start` calls it."""
-        self._listener = listener
+        self._listeners = [] if listener is None else [listener]
         await self._send(orders)
         ready = await self._receive()
         if user := self._command.user:
             self._home = ready["home"]
             self._identity = {"HOME": ready["home"], "USER": user.name, "LOGNAME": user.name}
-        self.listener.setblocking(False)
+        for each in self._listeners:
+            each.setblocking(False)
 
     async def release(self, environment: Mapping[str, str]) -> None:
         """Let the command start, with `environment` and its own HOME, USER and PWD. Raises CannotStart."""
@@ -181,8 +195,8 @@ class SandboxProcess:
             except TimeoutError:
                 self._signal(signal.SIGKILL)
                 await self.wait()
-        if self._listener is not None:
-            self._listener.close()
+        for each in self._listeners:
+            each.close()
         if self._terminal is not None:
             os.close(self._terminal)
             self._terminal = None
@@ -198,9 +212,8 @@ class SandboxProcess:
     async def _receive(self) -> dict[str, Any]:
         while b"\n" not in self._buffer:
             await self._readable()
-            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
-            for descriptor in descriptors:
-                self._listener = socket.socket(fileno=descriptor)
+            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, _LISTENERS)
+            self._listeners += [socket.socket(fileno=descriptor) for descriptor in descriptors]
             if not data:
                 raise CannotStart(f"the launcher ended unexpectedly, with status {await self.wait()}")
             self._buffer += data
@@ -295,12 +308,20 @@ def _orders(command: Command, isolation: Isolation, port: int) -> dict[str, Any]
     return {
         **orders,
         "path": _text(program),
-        "port": port,
+        "ports": [port, TLS_PORT],
+        "hosts": _text(hosts_file(_hosts())),
         "user": {"uid": user.uid, "gid": user.gid},
         "home_base": _text(next(reachable, "/tmp")),  # noqa: S108
         "view": [[_text(each.path), [[_text(b.path), b.writable] for b in each.binds]] for each in covers],
         "system_calls": {"filter": system_call_filter(calls).hex(), "keyctl": calls.keyctl},
     }
+
+
+def _hosts() -> str:
+    try:
+        return os.fsdecode(Path("/etc/hosts").read_bytes())
+    except OSError:
+        return ""
 
 
 def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
@@ -309,7 +330,7 @@ def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_SIGNALS)
     try:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-X", "utf8", str(LAUNCHER), str(control.fileno())],
+            [*LAUNCHER, str(control.fileno())],
             pass_fds=[control.fileno()],
             env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
         )
@@ -322,8 +343,9 @@ def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
 async def start(command: Command, isolation: Isolation, port: int = 3128) -> SandboxProcess:
     """Prepare `command`: everything is there but the command itself, which `release` starts. Raises CannotStart.
 
-    The listener is on 127.0.0.1:`port`, inside the sandbox, or with isolation `none` on this host, where 0 means
-    any free port. Must be called on the main thread: the kernel ties the launcher's life to the thread that made it.
+    The proxy's listener is on 127.0.0.1:`port`, inside the sandbox, or with isolation `none` on this host, where 0
+    means any free port. Must be called on the main thread: the kernel ties the launcher's life to the thread that
+    made it.
     """
     assert isolation is not Isolation.AUTO, "choose_isolation comes first"
     orders = _orders(command, isolation, port)
