@@ -147,6 +147,7 @@ def test_a_bad_request_behind_a_good_one_ends_the_connection(door: Door, upstrea
     assert upstream.saw_nothing()
 
 
+@pytest.mark.limit("pipelined_bytes")
 @pytest.mark.parametrize("extra", [0, 1])
 def test_64_kib_may_be_pipelined(door: Door, upstream: Upstream, extra: int) -> None:
     with door.plain() as client:

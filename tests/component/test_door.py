@@ -80,6 +80,7 @@ def test_a_malformed_connect_is_400(door: Door, data: bytes) -> None:
         assert client.answer().status == 400
 
 
+@pytest.mark.limit("connect_head_bytes")
 @pytest.mark.parametrize("size", [8192, 8193])
 def test_a_connect_head_may_have_8_kib(door: Door, size: int) -> None:
     filler = size - len(CONNECT) - len(b"X-A: \r\n")

@@ -142,6 +142,7 @@ def test_the_whole_call_must_end_within_the_route_timeout(upstream: Upstream, qu
         assert upstream.accept().wait_closed()
 
 
+@pytest.mark.limit("response_body_bytes")
 @pytest.mark.parametrize("size", [100, 101])
 def test_the_whole_answer_may_have_the_limit(upstream: Upstream, quick_limits: Limits, size: int) -> None:
     total = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, b"a" * size)

@@ -121,6 +121,7 @@ def test_an_http_1_0_client_sees_a_cut_as_a_reset(door: Door, upstream: Upstream
     assert client.how_ended == "reset"
 
 
+@pytest.mark.limit("response_body_bytes")
 @pytest.mark.parametrize("extra", [0, 1])
 def test_a_stream_may_have_32_mib_exactly(upstream: Upstream, extra: int) -> None:
     event = b"data: " + b"x" * (1024 * 1024 - 8) + b"\n\n"

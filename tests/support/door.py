@@ -21,6 +21,7 @@ from pointsman.core.secret import Secret
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.router import BufferedResponse, Router
 from pointsman.sandbox.authority import CertificateAuthority
+from pointsman.testing import FakeClock
 from tests.support import evidence
 from tests.support.canary import KEY as KEY
 from tests.support.raw_client import RawClient
@@ -51,7 +52,14 @@ def candidate(url: str, **changes: Any) -> Candidate:
 class Door:
     """Serves a bundle on a tunnel port, on a port that begins with TLS, and on a plain port."""
 
-    def __init__(self, *candidates: Candidate, limits: Limits = DEFAULT_LIMITS, bundle: Bundle | None = None) -> None:
+    def __init__(
+        self,
+        *candidates: Candidate,
+        limits: Limits = DEFAULT_LIMITS,
+        bundle: Bundle | None = None,
+        clock: FakeClock | None = None,
+    ) -> None:
+        self.clock = clock
         self._bundle = bundle if bundle is not None else make_bundle(candidates)
         self._limits = limits
         self._tunnel = socket.create_server(("127.0.0.1", 0))
@@ -83,7 +91,7 @@ class Door:
 
     async def _open(self) -> None:
         log = OperationLog(lines=self.log, ocsf=self.ocsf, wall_clock=time.time)
-        self.router = Router(self._bundle, log, limits=self._limits)
+        self.router = Router(self._bundle, log, limits=self._limits, clock=self.clock)
         await self.router.serve_tunnel(self._tunnel, self.authority.tls_context)
         await self.router.serve_tls(self._direct, self.authority.tls_context)
         await self.router.serve_plain(self._plain)
@@ -102,6 +110,19 @@ class Door:
         # One turn of the loop lets closed transports say goodbye, so that no socket is left to the collector.
         await asyncio.sleep(0.01)
         self.leftover = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, for a door with a clock of its own, after it has taken all that was sent to it."""
+        clock = self.clock
+        assert clock is not None
+
+        async def pass_time() -> None:
+            await _turns()
+            clock.advance(seconds)
+            self.router.enforce_deadlines()
+            await _turns()
+
+        self.call(pass_time())
 
     def plain(self) -> RawClient:
         """A client of the plain listener."""
@@ -143,3 +164,9 @@ class Door:
 
         self.call(flush())
         return self.log.getvalue()
+
+
+async def _turns() -> None:
+    """Enough turns of the loop to accept, read, decide and close: what is on a loopback socket is there at once."""
+    for _ in range(12):
+        await asyncio.sleep(0)

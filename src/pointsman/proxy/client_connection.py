@@ -59,6 +59,7 @@ class ClientConnection(asyncio.Protocol):
         self._serving = False
         self._admitted: object = None
         self._deadline = inf
+        self._idle = False
         self._lingering = False
         self._closed = False
         self._flow: Flow | None = None
@@ -139,7 +140,8 @@ class ClientConnection(asyncio.Protocol):
     def _wait_for_more(self) -> None:
         if self._reader.in_body:
             self._deadline = self._sweep.now() + self._limits.body_progress_seconds
-        elif self._deadline == inf:
+        elif self._idle or self._deadline == inf:
+            self._idle = False
             seconds = self._limits.head_seconds if self._reader.in_request else self._limits.keep_alive_seconds
             self._deadline = self._sweep.now() + seconds
 
@@ -178,6 +180,7 @@ class ClientConnection(asyncio.Protocol):
         elif self._reader.buffered:
             self._advance()
         else:
+            self._idle = True
             self._deadline = self._sweep.now() + self._limits.keep_alive_seconds
 
     def _refuse(self, error: RouterError, head: RequestHead | None) -> None:

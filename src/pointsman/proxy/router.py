@@ -45,7 +45,7 @@ class BufferedResponse:
 
 
 class Router:
-    """Make it inside a running event loop; close it there."""
+    """Make it inside a running event loop; close it there. Deadlines are told by `clock`, the loop's by default."""
 
     def __init__(
         self,
@@ -54,11 +54,12 @@ class Router:
         *,
         limits: Limits = DEFAULT_LIMITS,
         find_engine: Callable[[Candidate], Awaitable[EngineLine]] | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._limits = limits
         self._log = log
-        self._sweep = Sweep(loop, limits.sweep_seconds, loop.time)
+        self._sweep = Sweep(loop, limits.sweep_seconds, clock or loop.time)
         self._resolver = Resolver()
         self._pool = Pool(limits, self._sweep, self._resolver)
         self.routes = RouteTable(bundle)
@@ -72,7 +73,7 @@ class Router:
             self._backends,
             log,
             limits,
-            clock=loop.time,
+            clock=self._sweep.now,
             request_ids=lambda: f"{prefix}-{next(numbers):x}",
         )
         self._servers: list[asyncio.Server] = []
@@ -142,6 +143,10 @@ class Router:
             return BufferedResponse(head.status, headers, REPLACED_BODIES.get(head.status) or collector.value())
         finally:
             response.close()
+
+    def enforce_deadlines(self) -> None:
+        """Act on what is overdue now, without waiting for the next sweep."""
+        self._sweep.ask()
 
     def flush_log(self) -> None:
         """Write the lines that wait for their batch."""

@@ -38,6 +38,10 @@ class Sweep:
 
     def _tick(self) -> None:
         self._timer = self.loop.call_later(self._interval, self._tick) if self._members else None
+        self.ask()
+
+    def ask(self) -> None:
+        """Ask every member now."""
         now = self.now()
         for member in tuple(self._members):
             member.sweep(now)

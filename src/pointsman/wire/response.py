@@ -108,7 +108,8 @@ class ResponseReader:
             return
         if self._parser is None:
             return
-        if self.head is None:
+        in_head = self.head is None
+        if in_head:
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -119,8 +120,17 @@ class ResponseReader:
             if isinstance(cause, UpstreamProtocol):
                 raise cause from None
             raise UpstreamProtocol(f"malformed response: {error}") from None
-        if self.head is None and self._head_bytes > self._limits.response_head_bytes:
+        if in_head and self._head_bytes > self._limits.response_head_bytes and self._is_head_too_large():
             raise UpstreamProtocol("response head too large")
+
+    def _is_head_too_large(self) -> bool:
+        # A head that ended in this read may owe the size to the body that came with it.
+        head = self.head
+        if head is None:
+            return True
+        size = len(b"HTTP/1.1 200 \r\n\r\n") + len(head.reason)
+        size += sum(len(name) + len(value) + len(b": \r\n") for name, value in head.fields)
+        return size > self._limits.response_head_bytes
 
     def take_body(self) -> bytes:
         """The body bytes since the last call, as one piece."""

@@ -1,6 +1,8 @@
 """The numbers that bound things."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +32,11 @@ def test_every_limit_is_positive_and_can_be_shrunk_for_a_test() -> None:
         assert getattr(dataclasses.replace(DEFAULT_LIMITS, **{each.name: 1}), each.name) == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
         DEFAULT_LIMITS.chunks = 1  # type: ignore[misc]
+
+
+def test_every_limit_has_a_test_at_its_edge_and_every_mark_names_a_limit() -> None:
+    marked = set()
+    for path in Path(__file__).parents[2].rglob("test_*.py"):
+        for decorator in re.findall(r"^@pytest\.mark\.limit\(([^)]*)\)$", path.read_text(), re.M):
+            marked.update(re.findall(r'"(\w+)"', decorator))
+    assert marked == {each.name for each in dataclasses.fields(Limits)}

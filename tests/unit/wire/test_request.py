@@ -181,6 +181,7 @@ def test_an_encoded_body_is_refused_and_identity_is_not() -> None:
     assert len(read_all(post(b"Content-Encoding: identity\r\n"))) == 1
 
 
+@pytest.mark.limit("request_line_bytes")
 @pytest.mark.parametrize("size", [8192, 8193])
 def test_a_request_line_may_have_8_kib(size: int) -> None:
     line = b"GET /" + b"a" * (size - len(b"GET / HTTP/1.1")) + b" HTTP/1.1"
@@ -190,6 +191,7 @@ def test_a_request_line_may_have_8_kib(size: int) -> None:
         assert read_all(line[:size]) == [TargetTooLong]
 
 
+@pytest.mark.limit("head_bytes")
 @pytest.mark.parametrize("size", [65536, 65537])
 def test_a_head_may_have_64_kib(size: int) -> None:
     empty = len(post(b"X-A: \r\n" * 9))
@@ -200,6 +202,7 @@ def test_a_head_may_have_64_kib(size: int) -> None:
     assert read_all(data, cuts=tuple(range(0, size, 1000)))[-1] == read_all(data)[-1]
 
 
+@pytest.mark.limit("head_fields")
 @pytest.mark.parametrize("count", [100, 101])
 @pytest.mark.parametrize("length", [b"", b"Content-Length: 0\r\n", b"CONTENT-LENGTH: 0\r\n"])
 def test_a_head_may_have_100_fields(count: int, length: bytes) -> None:
@@ -210,6 +213,7 @@ def test_a_head_may_have_100_fields(count: int, length: bytes) -> None:
 SMALL = replace(DEFAULT_LIMITS, body_bytes=10, chunks=3, chunk_extension_bytes=8, trailer_fields=2)
 
 
+@pytest.mark.limit("body_bytes")
 @pytest.mark.parametrize("size", [10, 11])
 def test_a_body_may_have_the_limit_by_length_and_by_chunks(size: int) -> None:
     by_length = read_all(post(b"Content-Length: %d\r\n" % size, b"a" * size), SMALL)
@@ -227,12 +231,14 @@ def test_a_declared_length_beyond_the_limit_is_refused_before_the_body_comes() -
     assert read_all(huge) == [BodyTooLarge]
 
 
+@pytest.mark.limit("chunks")
 @pytest.mark.parametrize("count", [3, 4])
 def test_a_body_may_have_the_limit_of_chunks(count: int) -> None:
     found = read_all(post(b"Transfer-Encoding: chunked\r\n", b"1\r\na\r\n" * count + b"0\r\n\r\n"), SMALL)
     assert found[-1] is MalformedRequest if count > 3 else isinstance(found[-1], tuple)
 
 
+@pytest.mark.limit("chunk_extension_bytes")
 @pytest.mark.parametrize("size", [8, 9])
 def test_chunk_extensions_may_have_the_limit_together(size: int) -> None:
     chunks = b"1;a=b\r\na\r\n" + b"1;" + b"x" * (size - 5) + b"\r\na\r\n0\r\n\r\n"
@@ -240,6 +246,7 @@ def test_chunk_extensions_may_have_the_limit_together(size: int) -> None:
     assert found[-1] is MalformedRequest if size > 8 else isinstance(found[-1], tuple)
 
 
+@pytest.mark.limit("trailer_fields")
 @pytest.mark.parametrize("count", [2, 3])
 def test_trailers_may_have_the_limit_of_fields(count: int) -> None:
     found = read_all(post(b"Transfer-Encoding: chunked\r\n", b"0\r\n" + b"X: 1\r\n" * count + b"\r\n"), SMALL)

@@ -54,6 +54,7 @@ def test_any_splitting_lets_through_whole_events_only(data: bytes, cuts: list[in
     assert not re.search(rb"(\r\n|\n|\r(?!\n))(\r\n|\n|\r(?!\n))[^\r\n]", held)
 
 
+@pytest.mark.limit("event_tail_bytes")
 @pytest.mark.parametrize("size", [64, 65])
 def test_an_incomplete_event_is_held_up_to_the_limit_and_then_let_through(size: int) -> None:
     tail = EventTail(64)
