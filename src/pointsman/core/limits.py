@@ -28,6 +28,7 @@ class Limits:
     chunks: int = 4096  # in one request: 400, close
     chunk_extension_bytes: int = 8 * KIB  # in one request, together: 400, close
     trailer_fields: int = 32  # 400, close
+    trailer_bytes: int = 8 * KIB  # the empty line behind them included: 400, close
     json_keys: int = 10_000  # at the top level: 400
     pipelined_bytes: int = 64 * KIB  # held while a request runs: close
 

@@ -4,15 +4,13 @@ import re
 
 from pointsman.core.errors import BodyTooLarge, MalformedRequest
 from pointsman.core.limits import Limits
-from pointsman.wire.headers import TOKEN, parse_fields
+from pointsman.wire.headers import BROKEN_EARLY, TOKEN, parse_fields
 
 _QUOTED = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
-_SIZE_LINE = re.compile(
-    rb"([0-9A-Fa-f]{1,16})((?:[ \t]*;[ \t]*" + TOKEN + rb"(?:[ \t]*=[ \t]*(?:" + TOKEN + rb"|" + _QUOTED + rb"))?)*)"
-)
+# White space around an extension is legal, and refused: readers that are in use disagree about it.
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})((?:;" + TOKEN + rb"(?:=(?:" + TOKEN + rb"|" + _QUOTED + rb"))?)*)")
 _FORBIDDEN_TRAILERS = frozenset({b"content-length", b"transfer-encoding", b"host", b"authorization"})
 _LONGEST_SIZE = 16
-_TRAILER_BYTES = 8 * 1024
 
 _SIZE, _DATA, _TRAILERS, _DONE = range(4)
 
@@ -102,7 +100,7 @@ class ChunkedDecoder:
         length = digits.end() if digits else 0
         if length > _LONGEST_SIZE or (length == 0 and head):
             return False
-        return length == len(head) or head[length : length + 1] in b"\r; \t"
+        return length == len(head) or head[length : length + 1] in b"\r;"
 
     def _count_chunk(self) -> None:
         self._chunks += 1
@@ -136,9 +134,10 @@ class ChunkedDecoder:
             self._state = _DONE
             return False
         end = self._buffer.find(b"\r\n\r\n")
-        if end < 0:
-            held = bytes(self._buffer[:-1])
-            if len(self._buffer) > _TRAILER_BYTES or (held and b"\n" in held.replace(b"\r\n", b"")):
+        if self._buffer == b"\r":
+            return False
+        if end < 0 or end + 4 > self._limits.trailer_bytes:
+            if len(self._buffer) >= self._limits.trailer_bytes or BROKEN_EARLY.search(self._buffer):
                 raise MalformedRequest("malformed trailers")
             return False
         fields = parse_fields(b"\n" + bytes(self._buffer[: end + 2]), 1)

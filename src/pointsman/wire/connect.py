@@ -2,7 +2,8 @@
 
 from pointsman.core.errors import HeadTooLarge, MalformedRequest, NotInference
 from pointsman.core.limits import Limits
-from pointsman.wire.request import BROKEN_EARLY, parse_head
+from pointsman.wire.headers import BROKEN_EARLY
+from pointsman.wire.request import parse_head
 
 ESTABLISHED = b"HTTP/1.1 200 Connection Established\r\n\r\n"
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
@@ -15,14 +16,13 @@ def read_connect(data: bytes, limits: Limits) -> tuple[str, str, bytes] | None:
     for broken HTTP or one that carries a body, HeadTooLarge beyond `Limits.connect_head_bytes`.
     """
     end = data.find(b"\r\n\r\n")
-    if end < 0:
-        if BROKEN_EARLY.search(data):
+    if end < 0 or end + 4 > limits.connect_head_bytes:
+        # Only up to the limit, so that the answer does not depend on how the bytes were split.
+        if BROKEN_EARLY.search(data, 0, limits.connect_head_bytes):
             raise MalformedRequest("malformed CONNECT head")
         if len(data) >= limits.connect_head_bytes:
             raise HeadTooLarge
         return None
-    if end + 4 > limits.connect_head_bytes:
-        raise HeadTooLarge
     head = parse_head(data[: end + 2], limits)
     if head.method != "CONNECT":
         raise NotInference(f"{head.method} sent to the proxy; only CONNECT is served")

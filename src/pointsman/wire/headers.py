@@ -5,6 +5,9 @@ import re
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 """RFC 9110 section 5.6.2."""
 
+BROKEN_EARLY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r[^\n]|\A[\r\n]")
+"""What no continuation of an unfinished head can mend."""
+
 HOP_BY_HOP = frozenset(
     {
         b"connection",

@@ -17,14 +17,11 @@ from pointsman.core.errors import (
 )
 from pointsman.core.limits import Limits
 from pointsman.wire.chunked import ChunkedDecoder
-from pointsman.wire.headers import TOKEN, Fields, parse_fields
+from pointsman.wire.headers import BROKEN_EARLY, TOKEN, Fields, parse_fields
 
 _REQUEST_LINE = re.compile(rb"(" + TOKEN + rb") ([!-~]+) HTTP/1\.([01])\r\n")
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _LONGEST_LENGTH = 19
-BROKEN_EARLY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r[^\n]|\A[\r\n]")
-"""What no continuation of an unfinished head can mend."""
-
 _ROOM_FOR_LINE_END = 2
 _LENGTH_NAME = len(b"Content-Length: ")
 
@@ -111,7 +108,7 @@ def parse_head(block: bytes, limits: Limits) -> RequestHead:
     elif head.minor:
         raise MalformedRequest("no Host field")
     if b"content-length" in values:
-        _read_content_length(head, values[b"content-length"])
+        head.content_length = _content_length(values[b"content-length"])
     for name, rule in _RARE_RULES:
         if name in values:
             rule(head, values[name].rstrip(b" \t").lower())
@@ -139,12 +136,12 @@ def _read_host(head: RequestHead, value: bytes) -> None:
     head.host = value
 
 
-def _read_content_length(head: RequestHead, value: bytes) -> None:
+def _content_length(value: bytes) -> int:
     value = value.rstrip(b" \t")
     # bytes.isdigit knows ASCII digits only, and int would take signs and underscores.
     if not value.isdigit() or len(value) > _LONGEST_LENGTH:
         raise MalformedRequest("malformed Content-Length")
-    head.content_length = int(value)
+    return int(value)
 
 
 def _read_transfer_encoding(head: RequestHead, value: bytes) -> None:
@@ -230,13 +227,11 @@ class RequestReader:
         if not buffer:
             return None
         end = buffer.find(b"\r\n\r\n", self._scanned)
-        if end < 0:
+        if end < 0 or end + 4 > self._limits.head_bytes or not self._line_fits(buffer):
             self._check_unfinished(buffer)
             self._scanned = max(len(buffer) - 3, 0)
             return None
         self._scanned = 0
-        if end + 4 > self._limits.head_bytes:
-            raise self._too_large(buffer)
         head = self._read_head(buffer[: end + 2])
         if head.content_length > self._limits.body_bytes:
             raise BodyTooLarge
@@ -252,6 +247,8 @@ class RequestReader:
             if begin == 1:
                 return parse_head(block, self._limits)
         end = block.index(b"\r\n", begin) + 2
+        # First of all: what is wrong with it must not be hidden by a milder complaint about the rest.
+        length = _content_length(block[begin + _LENGTH_NAME : end - 2].lstrip(b" \t"))
         rest = block[:begin] + block[end:]
         last = self._last_head
         if rest == self._last_rest and last is not None:
@@ -266,7 +263,7 @@ class RequestReader:
             if len(head.fields) >= self._limits.head_fields:
                 raise HeadTooLarge
             self._last_rest, self._last_head = rest, head
-        _read_content_length(head, block[begin + _LENGTH_NAME : end - 2].lstrip(b" \t"))
+        head.content_length = length
         return head
 
     def _start_body(self, head: RequestHead, buffer: bytes, start: int) -> RequestHead | Request | None:
@@ -300,15 +297,16 @@ class RequestReader:
         return Request(head, body)
 
     def _check_unfinished(self, buffer: bytes) -> None:
-        if BROKEN_EARLY.search(buffer, max(self._scanned - 1, 0)):
+        """Refuse for what comes first in the text, so that the answer doesn't depend on how it was split."""
+        broken = BROKEN_EARLY.search(buffer, max(self._scanned - 1, 0), self._limits.head_bytes)
+        if not self._line_fits(buffer) and (broken is None or broken.end() > self._limits.request_line_bytes + 1):
+            raise TargetTooLong
+        if broken is not None:
             raise MalformedRequest("malformed request head")
-        if len(buffer) >= self._limits.head_bytes or not self._line_fits(buffer):
-            raise self._too_large(buffer)
+        if len(buffer) >= self._limits.head_bytes:
+            raise HeadTooLarge
 
     def _line_fits(self, buffer: bytes) -> bool:
         if len(buffer) <= self._limits.request_line_bytes:
             return True
         return buffer.find(b"\r", 0, self._limits.request_line_bytes + 1) >= 0
-
-    def _too_large(self, buffer: bytes) -> HeadTooLarge | TargetTooLong:
-        return HeadTooLarge() if self._line_fits(buffer) else TargetTooLong()
