@@ -7,6 +7,7 @@ import pytest
 
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from tests.support.door import Door, candidate
+from tests.support.recorder import Recorder
 from tests.support.upstream import Upstream
 
 QUICK = replace(
@@ -48,6 +49,21 @@ def quick_limits() -> Limits:
 @pytest.fixture
 def quick_door(upstream: Upstream) -> Iterator[Door]:
     with Door(candidate(upstream.url), limits=QUICK) as door:
+        yield door
+        assert "internal error" not in door.logged()
+    assert not door.leftover
+
+
+@pytest.fixture(scope="module")
+def recorder() -> Iterator[Recorder]:
+    with Recorder() as recorder:
+        yield recorder
+
+
+@pytest.fixture(scope="module")
+def strict_door(recorder: Recorder) -> Iterator[Door]:
+    """One door for a whole table; `assert_refused` keeps its rows apart."""
+    with Door(candidate(recorder.url)) as door:
         yield door
         assert "internal error" not in door.logged()
     assert not door.leftover

@@ -50,6 +50,12 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
         b'[{"model":1}]',
         b"--b\r\nmodel\r\n",
     ),
+    "json-tokens": (
+        bytes((0, 9, 14, 4, 7, 14, 1)),
+        bytes((0, 7, 0, 9, 2, 31, 3, 1, 4, 9, 16, 1)),
+        bytes((12, 0, 12, 10, 25, 4, 8, 20, 1)),
+        bytes((0, 6, 5, 17, 4, 31, 14, 1)),
+    ),
     "events": (
         b"data: a\n\ndata: b\n\n",
         b"data: a\r\n\r\n: c\r\n\r\n",
@@ -105,5 +111,6 @@ WORDS: dict[str, tuple[bytes, ...]] = {
         ),
         *(b"NaN", b"1e5", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\xff\xfe\x00\x00", b"\x00", b",", b":"),
     ),
+    "json-tokens": (bytes((0, 7, 14)), bytes((4, 9)), bytes((0, 1)), bytes((2, 3)), bytes((14, 1))),
     "events": (b"data: ", b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r", b"\r\n", b": c", b"event: "),
 }

@@ -1,5 +1,6 @@
 """An upstream that a test plays by hand, byte by byte."""
 
+import contextlib
 import socket
 import ssl
 from types import TracebackType
@@ -77,6 +78,11 @@ class UpstreamPeer:
         except TimeoutError:
             return False
         return True
+
+    def shut_down(self) -> None:
+        """End the connection while another thread may be reading from it."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
 
     def reset(self) -> None:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)

@@ -49,6 +49,12 @@ def test_any_body_is_pinned_with_nothing_else_changed_or_refused(data: bytes) ->
     PROPERTIES["json"](data)
 
 
+@pytest.mark.guarantee("J1", "J2", "J5")
+@given(inputs("json-tokens") | st.binary(max_size=30))
+def test_any_text_of_json_tokens_is_pinned_with_nothing_else_changed_or_refused(data: bytes) -> None:
+    PROPERTIES["json-tokens"](data)
+
+
 @given(inputs("events"))
 def test_any_event_stream_passes_in_whole_events(data: bytes) -> None:
     PROPERTIES["events"](data)
