@@ -12,7 +12,7 @@ help:      ## what each target does
 
 setup: $(VENV)/.installed  ## make .venv with the pointsman script, and Debian packages when root
 
-$(VENV)/.installed: requirements/dev.txt requirements/model.txt pyproject.toml scripts/setup.sh
+$(VENV)/.installed: $(wildcard requirements/*.txt requirements/npm/*) pyproject.toml scripts/setup.sh
 	@PYTHON='$(PYTHON)' scripts/setup.sh
 
 demo: setup  ## a real model's answer through the sandbox's only door

