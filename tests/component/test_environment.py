@@ -1,5 +1,7 @@
 """The environment of a sandboxed command: what is kept, what is set, what is gone."""
 
+import json
+
 import pytest
 
 from pointsman.core.secret import Secret
@@ -54,6 +56,11 @@ DOOR = Door("http://127.0.0.1:3128", "/ca/alone.pem", "/ca/bundle.pem")
         "NODE_TLS_REJECT_UNAUTHORIZED",
         "CLAUDE_CODE_USE_BEDROCK",
         "XDG_CONFIG_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "LLM_USER_PATH",
+        "OPENCODE_CONFIG",
+        "OPENCODE_AUTH_CONTENT",
     ],
 )
 def test_what_looks_like_a_credential_or_leads_to_one_is_dropped(name: str) -> None:
@@ -62,8 +69,27 @@ def test_what_looks_like_a_credential_or_leads_to_one_is_dropped(name: str) -> N
 
 @pytest.mark.parametrize(
     "name",
+    [
+        "ANTHROPIC_BEDROCK_BASE_URL",
+        "ANTHROPIC_UNIX_SOCKET",
+        "CLAUDE_CODE_USE_FOUNDRY",
+        "CLAUDE_CODE_API_BASE_URL",
+        "OPENAI_API_HOST",
+        "OPENAI_API_TYPE",
+        "OPENCODE_MODELS_URL",
+        "CLAUDECODE",
+    ],
+)
+def test_what_would_lead_an_agent_elsewhere_is_dropped(name: str) -> None:
+    assert name not in sandbox_environment({name: "operator's"}, DOOR)
+
+
+@pytest.mark.parametrize(
+    "name",
     ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "PYTHONPATH", "TOKENIZERS_PARALLELISM", "KEYBOARD", "AUTHOR", "PASSAGE",
-     "LD_LIBRARY_PATH", "MONKEYS", "MAX_TOKENS", "CLAUDE_CODE_MAX_OUTPUT_TOKENS"],
+     "LD_LIBRARY_PATH", "MONKEYS", "MAX_TOKENS",
+     "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "ANTHROPIC_MODEL", "CLAUDE_CODE_TMPDIR",
+     "OPENCODE_PERMISSION", "NODE_PATH", "BASE_URL"],
 )  # fmt: skip
 def test_what_only_resembles_a_credential_is_kept(name: str) -> None:
     assert sandbox_environment({name: "operator's"}, DOOR)[name] == "operator's"
@@ -91,19 +117,35 @@ def test_what_only_resembles_a_credential_is_kept(name: str) -> None:
                 "HTTPLIB2_CA_CERTS",
                 "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
                 "CARGO_HTTP_CAINFO",
+                "CODEX_CA_CERTIFICATE",
             ),
             DOOR.bundle,
         ),
         (("NODE_EXTRA_CA_CERTS",), DOOR.authority),
-        (("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://inference.local/v1"),
+        (("OPENAI_BASE_URL", "OPENAI_API_BASE", "CODEX_OSS_BASE_URL"), "https://inference.local/v1"),
         (("ANTHROPIC_BASE_URL",), "https://inference.local"),
         (("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), PLACEHOLDER_KEY),
+        (
+            (
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+                "OPENCODE_DISABLE_AUTOUPDATE",
+                "OPENCODE_DISABLE_MODELS_FETCH",
+            ),
+            "1",
+        ),
     ],
 )
 def test_what_leads_to_the_door_is_set_whatever_the_operator_had(names: tuple[str, ...], value: str) -> None:
     for base in ({}, dict.fromkeys(names, "operator's")):
         environment = sandbox_environment(base, DOOR)
         assert {environment[name] for name in names} == {value}
+
+
+def test_opencodes_providers_lead_to_the_door_whatever_the_operator_had() -> None:
+    base = {"OPENCODE_CONFIG_CONTENT": '{"provider": {"openai": {"options": {"apiKey": "operator\'s"}}}}'}
+    providers = json.loads(sandbox_environment(base, DOOR)["OPENCODE_CONFIG_CONTENT"])["provider"]
+    assert {each["options"]["baseURL"] for each in providers.values()} == {"https://inference.local/v1"}
+    assert "operator" not in str(providers)
 
 
 @pytest.mark.parametrize(

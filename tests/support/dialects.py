@@ -142,8 +142,8 @@ def responses_events(reply: Reply) -> Iterable[Event]:
         place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
         empty, full = ({"type": "output_text", "text": text, "annotations": []} for text in ("", reply.text))
         bodies.append({"type": "response.content_part.added", **place, "part": empty})
-        for word in _words(reply.text):
-            bodies.append({"type": "response.output_text.delta", **place, "delta": word, "logprobs": []})
+        delta = {"type": "response.output_text.delta", **place, "logprobs": []}
+        bodies += [{**delta, "delta": word} for word in _words(reply.text)]
         bodies.append({"type": "response.output_text.done", **place, "text": reply.text, "logprobs": []})
         bodies.append({"type": "response.content_part.done", **place, "part": full})
     bodies.append({"type": "response.output_item.done", "output_index": 0, "item": _output_item(reply, "completed")})

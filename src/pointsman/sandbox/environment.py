@@ -1,5 +1,6 @@
 """The environment of a sandboxed command: the door in, the operator's secrets out. Pure."""
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -26,10 +27,43 @@ _BUNDLE = (
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
     "BUNDLE_SSL_CA_CERT",
     "UV_SYSTEM_CERTS_FILE",
+    "CODEX_CA_CERTIFICATE",
 )
 """All of these replace a client's roots, so they get the system's roots and ours together."""
 _ALONE = ("NODE_EXTRA_CA_CERTS", "DENO_CERT")
 """These add to a client's roots."""
+
+_DOOR = f"https://{INFERENCE_LOCAL}"
+_OPENCODE_CONFIGURATION = json.dumps(
+    {
+        "provider": {
+            # Its libraries want the version in the base URL, also where the official SDK does not.
+            "anthropic": {"options": {"baseURL": f"{_DOOR}/v1"}},
+            "openai": {"options": {"baseURL": f"{_DOOR}/v1"}},
+            "inference-local": {
+                "npm": "@ai-sdk/openai-compatible",
+                "name": INFERENCE_LOCAL,
+                "options": {"baseURL": f"{_DOOR}/v1"},
+                "models": {"default": {"name": "the route's model"}},
+            },
+        }
+    },
+    separators=(",", ":"),
+)
+_AGENTS = {
+    "OPENAI_BASE_URL": f"{_DOOR}/v1",
+    "OPENAI_API_BASE": f"{_DOOR}/v1",  # older clients' name
+    "ANTHROPIC_BASE_URL": _DOOR,
+    "OPENAI_API_KEY": PLACEHOLDER_KEY,
+    "ANTHROPIC_API_KEY": PLACEHOLDER_KEY,
+    "CODEX_OSS_BASE_URL": f"{_DOOR}/v1",  # the only base URL that Codex takes from the environment
+    "OPENCODE_CONFIG_CONTENT": _OPENCODE_CONFIGURATION,
+    # Telemetry, updates and lists of models would all be refused. Not trying keeps the log of refusals readable.
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+}
+"""What clients read besides proxy and certificates."""
 
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:[A-Z0-9]*(?:APIKEYS?|TOKEN|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?)"
@@ -40,6 +74,12 @@ _SECRET_NAME = re.compile(
 )
 _SECRET_VALUE = re.compile(r"://[^/\s@]*:[^/\s@]+@")
 """A URL with a password."""
+_OTHER_DOOR = re.compile(
+    r"^(?:ANTHROPIC|CLAUDE|CODEX|LLM|OPENAI|OPENCODE)_(?:\w+_)?"
+    r"(?:AUTH|BASE|CONFIG|DIR|HEADERS|HOME|HOST|PATH|PORT|PROFILE|SOCKET|URL)(?:_|$)"
+    r"|^CLAUDE_CODE_USE_"  # other makers' clouds
+)
+"""An agent's setting that names a place: an upstream past the door, or a directory with the operator's logins."""
 _REMOVED = frozenset(
     {
         "SSL_CERT_DIR",  # curl ignores SSL_CERT_FILE where it is set
@@ -60,9 +100,8 @@ _REMOVED = frozenset(
         "SUDO_USER",
         "SUDO_UID",
         "SUDO_GID",
-        "ANTHROPIC_CUSTOM_HEADERS",  # Authorization, as often as not
-        "CLAUDE_CODE_USE_BEDROCK",  # these lead past the door
-        "CLAUDE_CODE_USE_VERTEX",
+        "CLAUDECODE",  # set by an agent for what it starts; the same agent then refuses to run
+        "CLAUDE_CODE_ENTRYPOINT",
         "NODE_TLS_REJECT_UNAUTHORIZED",  # these leave a client that does not look at certificates
         "GIT_SSL_NO_VERIFY",
         "PYTHONHTTPSVERIFY",
@@ -72,7 +111,10 @@ _REMOVED = frozenset(
         "XDG_STATE_HOME",
         "TMUX",
         "OPENAI_ORG_ID",
+        "OPENAI_ORGANIZATION",
         "OPENAI_PROJECT_ID",
+        "OPENAI_API_TYPE",  # another maker's dialect
+        "OPENAI_API_VERSION",
         "NETRC",
         "FTP_PROXY",
         "ftp_proxy",
@@ -100,8 +142,8 @@ def sandbox_environment(
 ) -> dict[str, str]:
     """The operator's environment, less what may be a credential, plus what leads clients to the door.
 
-    Left out: names in `key_variables`, names that look like credentials or agents of them, and every variable whose
-    value contains one of `secrets`.
+    Left out: names in `key_variables`, names that look like credentials or agents of them, settings that would lead a
+    client elsewhere, and every variable whose value contains one of `secrets`.
     """
     environment = {
         name: value
@@ -109,6 +151,7 @@ def sandbox_environment(
         if name not in key_variables
         and name not in _REMOVED
         and not _SECRET_NAME.search(name)
+        and not _OTHER_DOOR.search(name)
         and not _SECRET_VALUE.search(value)
         and not any(secret.appears_in(value) for secret in secrets)
     }
@@ -117,8 +160,5 @@ def sandbox_environment(
     environment.update(dict.fromkeys(_BUNDLE, door.bundle))
     environment.update(dict.fromkeys(_ALONE, door.authority))
     environment["NODE_USE_ENV_PROXY"] = "1"
-    # The second name is that of older clients.
-    environment["OPENAI_BASE_URL"] = environment["OPENAI_API_BASE"] = f"https://{INFERENCE_LOCAL}/v1"
-    environment["ANTHROPIC_BASE_URL"] = f"https://{INFERENCE_LOCAL}"
-    environment["OPENAI_API_KEY"] = environment["ANTHROPIC_API_KEY"] = PLACEHOLDER_KEY
+    environment.update(_AGENTS)
     return environment

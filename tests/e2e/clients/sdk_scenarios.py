@@ -18,9 +18,12 @@ GREET = "Say hello to the world."
 CUT = "Be cut off."
 
 
+def say(text: str) -> Any:
+    return [{"role": "user", "content": text}]
+
+
 def chat(text: str, **rest: Any) -> Any:
-    messages = [{"role": "user", "content": text}]
-    return OPENAI.chat.completions.create(model="any", messages=messages, max_tokens=16, **rest)  # type: ignore[call-overload]
+    return OPENAI.chat.completions.create(model="any", messages=say(text), max_tokens=16, **rest)
 
 
 def respond(text: str, **rest: Any) -> Any:
@@ -28,12 +31,12 @@ def respond(text: str, **rest: Any) -> Any:
 
 
 def message(text: str, **rest: Any) -> Any:
-    return ANTHROPIC.messages.create(model="any", max_tokens=16, messages=[{"role": "user", "content": text}], **rest)
+    return ANTHROPIC.messages.create(model="any", max_tokens=16, messages=say(text), **rest)
 
 
 def gather(stream: Any, pick: Callable[[Any], str | None]) -> tuple[str, Any]:
     text, last = "", None
-    for last in stream:  # noqa: B007
+    for last in stream:
         text += pick(last) or ""
     return text, last
 
@@ -66,13 +69,12 @@ def messages_stream() -> list[object]:
 
 
 def messages_helper() -> object:
-    with ANTHROPIC.messages.stream(model="any", max_tokens=16, messages=[{"role": "user", "content": GREET}]) as stream:
+    with ANTHROPIC.messages.stream(model="any", max_tokens=16, messages=say(GREET)) as stream:
         return stream.get_final_text()
 
 
 def count_tokens() -> bool:
-    messages = [{"role": "user", "content": GREET}]
-    return ANTHROPIC.messages.count_tokens(model="any", messages=messages).input_tokens > 0  # type: ignore[arg-type]
+    return ANTHROPIC.messages.count_tokens(model="any", messages=say(GREET)).input_tokens > 0
 
 
 SCENARIOS: dict[str, Callable[[], object]] = {
