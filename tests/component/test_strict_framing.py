@@ -237,6 +237,7 @@ def test_a_trailer_out_of_grammar_or_with_a_say_in_framing_is_refused(
 
 
 @pytest.mark.guarantee("F7")
+@pytest.mark.limit("trailer_fields", "trailer_bytes")
 @pytest.mark.parametrize("trailer", [b"X: 1\r\n" * 32, b"X: " + b"a" * (8 * 1024 - len(b"X: \r\n\r\n")) + b"\r\n"])
 def test_trailers_within_their_bounds_are_dropped(strict_door: Door, recorder: Recorder, trailer: bytes) -> None:
     with strict_door.tunnel() as client:
