@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import ssl
 import subprocess
 import sys
 import threading
@@ -62,6 +63,12 @@ class ProxyProcess:
     @property
     def bundle(self) -> Path:
         return self.ca_directory / "ca-bundle.pem"
+
+    def client_context(self) -> ssl.SSLContext:
+        """Trusts this proxy's authority, among others."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(self.bundle)
+        return context
 
     def stop(self) -> int:
         self.process.terminate()

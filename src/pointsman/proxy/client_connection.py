@@ -23,6 +23,11 @@ LINGER_SECONDS = 2.0
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
+def without_body(answer: bytes) -> bytes:
+    """An answer to HEAD: the same, up to the empty line."""
+    return answer[: answer.index(b"\r\n\r\n") + 4]
+
+
 class Application(Protocol):
     """What answers requests. Both methods get checked HTTP; `admit` sees the head before the body is read."""
 
@@ -57,9 +62,9 @@ class ClientConnection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._next: tuple[object, Request] | None = None
         self._serving = False
+        self._idle = False
         self._admitted: object = None
         self._deadline = inf
-        self._idle = False
         self._lingering = False
         self._closed = False
         self._flow: Flow | None = None
@@ -131,22 +136,25 @@ class ClientConnection(asyncio.Protocol):
                 return
             head = cast(RequestHead, event)
             self._admitted = self._application.admit(head)
-            if head.expects_continue:
-                self.write(_CONTINUE)
             self._deadline = self._sweep.now() + self._limits.body_progress_seconds
+            if self._reader.buffered:
+                self._advance()
+            elif head.expects_continue:
+                self.write(_CONTINUE)
         except RouterError as error:
             self._refuse(error, head)
 
     def _wait_for_more(self) -> None:
         if self._reader.in_body:
             self._deadline = self._sweep.now() + self._limits.body_progress_seconds
-        elif self._idle or self._deadline == inf:
+        elif self._deadline == inf or self._idle:
             self._idle = False
             seconds = self._limits.head_seconds if self._reader.in_request else self._limits.keep_alive_seconds
             self._deadline = self._sweep.now() + seconds
 
     def _start(self, admitted: object, request: Request) -> None:
         self._deadline = inf
+        self._idle = False
         self._serving = True
         self.keep_alive = request.head.keep_alive and not self.draining
         self._next = (admitted, request)
@@ -180,12 +188,15 @@ class ClientConnection(asyncio.Protocol):
         elif self._reader.buffered:
             self._advance()
         else:
-            self._idle = True
+            self._idle = True  # the next head has its own deadline, from its first byte
             self._deadline = self._sweep.now() + self._limits.keep_alive_seconds
 
     def _refuse(self, error: RouterError, head: RequestHead | None) -> None:
         """Answer before the request was read to its end. What follows it on the wire is never parsed."""
-        self.write(error_answer(error, self._application.refused(error, head), keep_alive=False))
+        answer = error_answer(error, self._application.refused(error, head), keep_alive=False)
+        if head is not None and head.method == "HEAD":
+            answer = without_body(answer)
+        self.write(answer)
         self._linger()
 
     def _linger(self) -> None:

@@ -9,7 +9,7 @@ from typing import cast
 
 from pointsman.core.errors import NotInference, RouterError
 from pointsman.core.limits import Limits
-from pointsman.proxy.client_connection import LINGER_SECONDS, Application, ClientConnection
+from pointsman.proxy.client_connection import LINGER_SECONDS, Application, ClientConnection, without_body
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.tls_transport import TlsTransport
 from pointsman.routing.pattern import is_door
@@ -105,8 +105,8 @@ class Tunnel(asyncio.Protocol):
                 raise NotInference(f"CONNECT to {host[:100]!r} port {port[:10]!r}; only inference.local:443 is served")
         except RouterError as error:
             self._refused = True
-            own = self._application.refused(error, None)
-            self._transport.write(error_answer(error, own, keep_alive=False))
+            answer = error_answer(error, self._application.refused(error, None), keep_alive=False)
+            self._transport.write(without_body(answer) if self._buffer.startswith(b"HEAD ") else answer)
             # Closed for writing only: a reset, for bytes still on the way to us, could overtake the answer.
             self._transport.write_eof()
             self._deadline = self._sweep.now() + LINGER_SECONDS

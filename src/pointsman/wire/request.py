@@ -182,9 +182,9 @@ _RARE_RULES = (
 class RequestReader:
     """Reads one connection's requests, one after the other.
 
-    `receive` takes bytes; `next_event` gives a RequestHead when a head has arrived ahead of its body, then the
-    Request; a request that has arrived whole comes as a Request at once. None: more bytes are needed. Errors are
-    raised by `next_event` and end the connection.
+    `receive` takes bytes; `next_event` gives a RequestHead when a head has arrived ahead of its body or the body is
+    chunked, then the Request; any other request that has arrived whole comes as a Request at once. None: more bytes
+    are needed. Errors are raised by `next_event` and end the connection.
     """
 
     __slots__ = ("_body", "_buffer", "_decoder", "_head", "_last_head", "_last_rest", "_limits", "_missing", "_scanned")
@@ -274,7 +274,10 @@ class RequestReader:
         self._head = head
         self._buffer = buffer[start:]
         self._missing = head.content_length
-        self._decoder = ChunkedDecoder(self._limits) if head.chunked else None
+        if head.chunked:
+            # Whoever asks may refuse the head, and must not hear of a broken body first.
+            self._decoder = ChunkedDecoder(self._limits)
+            return head
         return self._continue_body(head) or head
 
     def _continue_body(self, head: RequestHead) -> Request | None:
