@@ -69,6 +69,7 @@ class ClientConnection(asyncio.Protocol):
         self._closed = False
         self._flow: Flow | None = None
         self._stalled_since = inf
+        self._withheld = False
         self.keep_alive = True
         """Whether the connection carries another request after this one."""
         self.draining = False
@@ -112,6 +113,9 @@ class ClientConnection(asyncio.Protocol):
         self._stalled_since = inf
         if self._flow is not None:
             self._flow.resume()
+        elif self._withheld:
+            self._withheld = self._serving = False
+            self._finished()
 
     def _gone(self) -> None:
         if self._task is not None:
@@ -185,6 +189,9 @@ class ClientConnection(asyncio.Protocol):
             return
         if not self.keep_alive:
             self.close()
+        elif self._stalled_since != inf:
+            # A client that takes no answers gets no more of them: they would pile up here.
+            self._withheld = self._serving = True
         elif self._reader.buffered:
             self._advance()
         else:

@@ -13,6 +13,7 @@ from pointsman.proxy.candidate_cache import CandidateCache
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.relay import Relay
 from pointsman.proxy.route_table import RouteTable
+from pointsman.proxy.turns import Turns
 from pointsman.routing.pattern import Target, match_pattern, read_target
 from pointsman.routing.plan import select_candidate
 from pointsman.wire.request import Request, RequestHead
@@ -20,6 +21,10 @@ from pointsman.wire.response import error_answer, error_body, redacted_head
 
 REPLACED_BODIES = {401: error_body("unauthorized"), 403: error_body("forbidden")}
 """Providers echo pieces of keys in these (DESIGN 6.2)."""
+
+
+_LARGE_BODY = 512 * 1024
+"""Its check and its write take milliseconds; smaller ones don't wait for their turn."""
 
 
 class Admitted:
@@ -53,6 +58,7 @@ class Dispatcher:
         self._limits = limits
         self._clock = clock
         self._request_ids = request_ids
+        self._turns = Turns()
         self._candidate_lines = CandidateCache(_candidate_lines)
 
     def admit(self, head: RequestHead) -> Admitted:
@@ -100,6 +106,8 @@ class Dispatcher:
         record.provider_type, record.endpoint = candidate.provider_type, candidate.endpoint.authority
         head, target = request.head, admitted.target
         call = Call(candidate, admitted.protocol, head, target.path + target.query, request.body)
+        if len(request.body) > _LARGE_BODY:
+            await self._turns.wait()
         response = await self._backends[candidate.endpoint.scheme].open(call)
         try:
             await self._answer(response, candidate, head.minor, client, record)

@@ -33,6 +33,7 @@ from pointsman.wire.headers import Fields
 from pointsman.wire.request import RequestHead, parse_head
 
 _DRAIN_SECONDS = 0.5
+_CLIENT_RECEIVE_BUFFER = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +84,18 @@ class Router:
 
     async def serve_tunnel(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> None:
         """Serve CONNECT to the door on a listening socket, until `close`."""
-        doorway = self._doorway(tls_context)
+        doorway = self._doorway(listener, tls_context)
         await self._listen(listener, lambda: Tunnel(doorway, self._dispatcher))
 
     async def serve_tls(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> None:
         """Serve clients that come to the door without CONNECT, with the same checks, until `close`."""
-        doorway = self._doorway(tls_context)
+        doorway = self._doorway(listener, tls_context)
         await self._listen(listener, lambda: DirectTls(doorway))
 
-    def _doorway(self, tls_context: Callable[[], ssl.SSLContext]) -> Doorway:
+    def _doorway(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> Doorway:
+        # Accepted sockets inherit it. Left to itself it grows to 6 MiB: so much that one client can make the loop
+        # decrypt in a single turn, and that the kernel holds for each of them.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _CLIENT_RECEIVE_BUFFER)
         return Doorway(self._new_connection, tls_context, self._limits, self._sweep)
 
     async def serve_plain(self, listener: socket.socket) -> None:

@@ -22,11 +22,11 @@ class ChunkedDecoder:
     """
 
     __slots__ = (
+        "_body",
         "_buffer",
         "_chunks",
         "_extension_bytes",
         "_limits",
-        "_pieces",
         "_remaining",
         "_size",
         "_state",
@@ -35,7 +35,7 @@ class ChunkedDecoder:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._buffer = bytearray()
-        self._pieces: list[bytes] = []
+        self._body = bytearray()  # not a list: pieces of two bytes would take thirty times their size
         self._state = _SIZE
         self._remaining = 0
         self._size = 0
@@ -49,7 +49,7 @@ class ChunkedDecoder:
 
     def body(self) -> bytes:
         """The decoded body; complete when `done`."""
-        return b"".join(self._pieces)
+        return bytes(self._body)
 
     def rest(self) -> bytes:
         """Bytes behind the body: the next request's."""
@@ -116,7 +116,7 @@ class ChunkedDecoder:
             if not piece:
                 return False
             del self._buffer[: len(piece)]
-            self._pieces.append(piece)
+            self._body += piece
             self._remaining -= len(piece)
             return True
         ending = bytes(self._buffer[:2])

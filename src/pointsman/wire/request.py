@@ -196,7 +196,7 @@ class RequestReader:
         self._head: RequestHead | None = None
         self._last_rest = b""
         self._last_head: RequestHead | None = None
-        self._body: list[bytes] = []
+        self._body = bytearray()  # not a list: pieces of two bytes would take thirty times their size
         self._missing = 0
         self._decoder: ChunkedDecoder | None = None
 
@@ -290,12 +290,12 @@ class RequestReader:
             self._decoder = None
         else:
             if len(data) < self._missing:
-                self._body.append(data)
+                self._body += data
                 self._missing -= len(data)
                 return None
-            self._body.append(data[: self._missing])
-            body, self._buffer = b"".join(self._body), data[self._missing :]
-            self._body = []
+            self._body += data[: self._missing]
+            body, self._buffer = bytes(self._body), data[self._missing :]
+            self._body = bytearray()
         self._head = None
         return Request(head, body)
 

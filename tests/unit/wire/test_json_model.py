@@ -98,6 +98,18 @@ def test_top_level_keys_have_a_limit_duplicates_included(count: int) -> None:
         assert splice(body, 7).endswith(b'"model":"real"}')
 
 
+@pytest.mark.limit("json_key_characters")
+@pytest.mark.parametrize("extra", [0, 1])
+def test_the_keys_of_a_large_body_have_a_limit_together(extra: int) -> None:
+    long = b'"' + b"\\n" * (256 * 1024 - len("model") - 7 + extra) + b'":1,"1234567":2'
+    body = b'{"model":1,' + long + b"}"
+    if extra:
+        with pytest.raises(MalformedRequest, match="too long"):
+            splice(body)
+    else:
+        assert splice(body).startswith(b'{"model":"real",')
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
     lambda inner: (
