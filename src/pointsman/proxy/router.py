@@ -33,7 +33,7 @@ from pointsman.wire.headers import Fields
 from pointsman.wire.request import RequestHead, parse_head
 
 _DRAIN_SECONDS = 0.5
-_CLIENT_RECEIVE_BUFFER = 128 * 1024
+_CLIENT_RECEIVE_BUFFER = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
