@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from pointsman.cli.doctor import doctor
 from pointsman.cli.sandbox import sandbox
 from pointsman.core.version import VERSION
 
@@ -27,6 +28,7 @@ def cli() -> None:
     """
 
 
+cli.add_command(doctor)
 cli.add_command(sandbox)
 
 

@@ -12,8 +12,9 @@ PLACEHOLDER_KEY = "unused-the-door-adds-the-real-key"
 """SDKs refuse to start without a key; this one opens nothing."""
 
 _PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
-_NO_PROXY = "127.0.0.1,localhost,::1"
-_BUNDLE = (
+NO_PROXY = "127.0.0.1,localhost,::1"
+"""What a client reaches without the proxy."""
+BUNDLE_VARIABLES = (
     "SSL_CERT_FILE",  # OpenSSL, Python's ssl, httpx
     "REQUESTS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
@@ -30,7 +31,7 @@ _BUNDLE = (
     "CODEX_CA_CERTIFICATE",
 )
 """All of these replace a client's roots, so they get the system's roots and ours together."""
-_ALONE = ("NODE_EXTRA_CA_CERTS", "DENO_CERT")
+AUTHORITY_VARIABLES = ("NODE_EXTRA_CA_CERTS", "DENO_CERT")
 """These add to a client's roots."""
 
 _DOOR = f"https://{INFERENCE_LOCAL}"
@@ -122,6 +123,11 @@ _REMOVED = frozenset(
 )
 
 
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a variable may be a credential, by its name or its value."""
+    return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+
+
 @dataclass(frozen=True, slots=True)
 class Door:
     """What a command needs to know of its way out."""
@@ -150,15 +156,14 @@ def sandbox_environment(
         for name, value in base.items()
         if name not in key_variables
         and name not in _REMOVED
-        and not _SECRET_NAME.search(name)
+        and not looks_secret(name, value)
         and not _OTHER_DOOR.search(name)
-        and not _SECRET_VALUE.search(value)
         and not any(secret.appears_in(value) for secret in secrets)
     }
     environment.update(dict.fromkeys(_PROXY, door.proxy_url))
-    environment.update(dict.fromkeys(("NO_PROXY", "no_proxy"), _NO_PROXY))
-    environment.update(dict.fromkeys(_BUNDLE, door.bundle))
-    environment.update(dict.fromkeys(_ALONE, door.authority))
+    environment.update(dict.fromkeys(("NO_PROXY", "no_proxy"), NO_PROXY))
+    environment.update(dict.fromkeys(BUNDLE_VARIABLES, door.bundle))
+    environment.update(dict.fromkeys(AUTHORITY_VARIABLES, door.authority))
     environment["NODE_USE_ENV_PROXY"] = "1"
     environment.update(_AGENTS)
     return environment
