@@ -19,7 +19,7 @@ from tests.support.canary import KEY, PROMPT, Finder
 from tests.support.door import Door, candidate
 from tests.support.processes import POINTSMAN, proxy_process, run_to_end
 from tests.support.raw_client import RawClient, post
-from tests.support.upstream import Upstream, UpstreamPeer, begin
+from tests.support.upstream import SOME_BODY, Upstream, UpstreamPeer, begin
 
 BOTH = Finder({"key": KEY, "prompt": PROMPT})
 ONLY_KEY = Finder({"key": KEY})
@@ -63,10 +63,10 @@ routes:
             context = ssl.create_default_context(cafile=str(proxy.bundle))
             with RawClient(socket.create_connection(("127.0.0.1", proxy.port), 10)) as client:
                 client.enter_tunnel(context)
-                client.send(post(path=f"/v1/responses?key={KEY}&text={PROMPT}".encode(), fields=FIELDS))
+                client.send(post(SOME_BODY, path=f"/v1/responses?key={KEY}&text={PROMPT}".encode(), fields=FIELDS))
                 _refuse_with_the_key(upstream.accept())
                 assert client.answer().body == b'{"error":"unauthorized"}'
-                client.send(post(path=f"/v1/nothing?{PROMPT}".encode(), fields=FIELDS))
+                client.send(post(SOME_BODY, path=f"/v1/nothing?{PROMPT}".encode(), fields=FIELDS))
                 assert client.answer().status == 403
         assert log.read_text().count("\n") >= 2
     checked = run_to_end([POINTSMAN, "sandbox", "routes", "check", str(tmp_path / "routes.yaml")], environ=environ)

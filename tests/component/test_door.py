@@ -291,7 +291,7 @@ def test_the_first_candidate_that_speaks_the_dialect_is_called(upstream: Upstrea
         second = candidate(upstream.url, model="second")
         third = candidate(other.url, model="third")
         with Door(first, second, third) as door, door.tunnel() as client:
-            client.send(post(b"{}"))
+            client.send(post())
             peer = upstream.accept()
             assert peer.request().body == b'{"model":"second"}'
             peer.respond()
@@ -312,7 +312,7 @@ def test_an_upstream_that_cannot_be_reached_is_503_and_its_address_stays_unknown
 
 def test_too_large_a_body_is_413_before_it_is_read(door: Door, upstream: Upstream) -> None:
     with door.tunnel() as client:
-        client.send(post(b"{}")[:-2].replace(b"Content-Length: 2", b"Content-Length: 10485761"))
+        client.send(post()[:-2].replace(b"Content-Length: 2", b"Content-Length: 10485761"))
         answer = client.answer()
         assert (answer.status, answer.body) == (413, b'{"error":"payload too large"}')
         assert client.read_to_end() == b""

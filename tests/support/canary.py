@@ -30,7 +30,7 @@ def _planted(name: str, prefix: str) -> str:
 KEY = _planted("key", "sk-")
 """The provider key of every test that needs one."""
 PROMPT = _planted("prompt", "")
-"""Part of the body of every request that is not about its body."""
+"""In the body of requests that are not about their body."""
 
 
 def forms(value: str) -> dict[bytes, str]:

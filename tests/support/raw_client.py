@@ -5,17 +5,12 @@ import ssl
 import struct
 
 from tests.support import evidence
-from tests.support.canary import PROMPT
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-BODY = b'{"user":"%b"}' % PROMPT.encode()
-"""Of a request that is not about its body."""
-
-
 def post(
-    body: bytes = BODY, path: bytes = b"/v1/chat/completions", fields: bytes = b"", version: bytes = b"1.1"
+    body: bytes = b"{}", path: bytes = b"/v1/chat/completions", fields: bytes = b"", version: bytes = b"1.1"
 ) -> bytes:
     """A request to the door."""
     return b"POST %b HTTP/%b\r\nHost: inference.local\r\nContent-Length: %d\r\n%b\r\n%b" % (

@@ -5,6 +5,7 @@ import socket
 import ssl
 from types import TracebackType
 
+from tests.support.canary import PROMPT
 from tests.support.raw_client import RESET_ON_CLOSE, RawClient, post
 
 
@@ -133,9 +134,13 @@ class Upstream:
         self._listener.close()
 
 
+SOME_BODY = b'{"messages":[{"role":"user","content":"%b"}]}' % PROMPT.encode()
+"""Of a request that is not about its body."""
+
+
 def begin(client: RawClient, upstream: Upstream, path: bytes = b"/v1/chat/completions") -> UpstreamPeer:
     """Send a request and hand over the upstream that has read it."""
-    client.send(post(path=path))
+    client.send(post(SOME_BODY, path=path))
     peer = upstream.accept()
     peer.request()
     return peer
