@@ -56,7 +56,7 @@ const scenarios = {
     return [text, last.type];
   },
   messages_helper: async () => {
-    const stream = anthropic.messages.stream({ model: "any", max_tokens: 16, messages: say(GREET) });
+    const stream = anthropic.messages.stream({ model: "any", max_tokens: 16, temperature: 0, messages: say(GREET) });
     return (await stream.finalMessage()).content[0].text;
   },
   messages_cut: async () => gather(await message(CUT, { stream: true }), messageText),

@@ -69,7 +69,7 @@ def messages_stream() -> list[object]:
 
 
 def messages_helper() -> object:
-    with ANTHROPIC.messages.stream(model="any", max_tokens=16, messages=say(GREET)) as stream:
+    with ANTHROPIC.messages.stream(model="any", max_tokens=16, temperature=0, messages=say(GREET)) as stream:
         return stream.get_final_text()
 
 
