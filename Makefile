@@ -1,9 +1,10 @@
-# make setup | demo | check | test | bench | fuzz
+# make setup | demo | check | test | bench | fuzz | corpus
 # PYTHON=/path/to/python3 chooses another interpreter than the distribution's.
 VENV   := .venv
 BIN    := $(VENV)/bin
+FUZZ_SECONDS ?= 60
 
-.PHONY: default setup demo check test bench soak fuzz docs fix lock clean help
+.PHONY: default setup demo check test bench soak fuzz corpus docs fix lock clean help
 
 default: check test
 
@@ -36,8 +37,17 @@ bench: setup  ## ratios against nginx (PEERS=1: more peers)
 soak: setup  ## 100,000 randomised exchanges with nonces
 	$(BIN)/python bench/soak.py
 
-fuzz: setup  ## Hypothesis, deep profile
+fuzz: $(VENV)/.fuzz  ## Hypothesis, deep profile; then every target under atheris (FUZZ_SECONDS=60 each)
 	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/unit --timeout=0 -k "any"
+	$(BIN)/python -m tests.fuzz.campaign --seconds $(FUZZ_SECONDS)
+
+$(VENV)/.fuzz: $(VENV)/.installed requirements/fuzz.txt
+	@$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
+	@touch $@
+
+corpus: setup  ## raw requests with others' verdicts through a real proxy (CORPUS=FILE)
+	@test -n "$(CORPUS)" || { echo 'corpus: which? next: make corpus CORPUS=FILE.jsonl'; exit 2; }
+	@$(BIN)/python -m tests.corpus "$(CORPUS)"
 
 docs: setup  ## write the generated pages of docs/reference
 	$(BIN)/python scripts/generate_reference.py

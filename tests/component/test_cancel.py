@@ -17,6 +17,7 @@ def leave(client: RawClient, how: str) -> None:
     {"fin": client.close, "half": client.half_close, "rst": client.reset}[how]()
 
 
+@pytest.mark.guarantee("F18")
 @pytest.mark.parametrize("how", ["fin", "half", "rst"])
 @pytest.mark.parametrize("phase", ["before the head", "mid-stream", "mid-json", "before the first event"])
 @pytest.mark.parametrize("tunnel", [True, False])
@@ -43,6 +44,7 @@ def test_a_client_that_leaves_closes_the_upstream(
     assert "infer_cancelled" in door.logged()
 
 
+@pytest.mark.guarantee("F18")
 def test_a_client_that_leaves_in_the_middle_of_its_body_reaches_no_upstream(door: Door, upstream: Upstream) -> None:
     with door.tunnel() as client:
         client.send(post(b'{"a":1}')[:-1])

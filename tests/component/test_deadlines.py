@@ -19,12 +19,14 @@ def seconds_until_closed(read: Callable[[], bytes]) -> float:
     return time.monotonic() - started
 
 
+@pytest.mark.guarantee("F17")
 def test_a_connect_head_must_come_in_time(quick_door: Door) -> None:
     with quick_door.connect() as client:
         client.send(b"CONNECT inference.local:443 HTTP/1.1\r\n")
         assert 0.2 < seconds_until_closed(client.read_to_end) < 2
 
 
+@pytest.mark.guarantee("F17")
 def test_a_tls_handshake_must_end_in_time(quick_door: Door) -> None:
     with quick_door.connect() as client:
         client.send(b"CONNECT inference.local:443 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -32,6 +34,7 @@ def test_a_tls_handshake_must_end_in_time(quick_door: Door) -> None:
         assert 0.2 < seconds_until_closed(client.read_to_end) < 2
 
 
+@pytest.mark.guarantee("F17")
 def test_a_head_must_come_in_time_and_dripping_does_not_help(quick_door: Door) -> None:
     with quick_door.plain() as client:
         client.sock.settimeout(0.02)
@@ -49,6 +52,7 @@ def test_a_head_must_come_in_time_and_dripping_does_not_help(quick_door: Door) -
         assert client.read_to_end() == b""
 
 
+@pytest.mark.guarantee("F17")
 def test_a_body_must_make_progress_and_slow_progress_is_enough(quick_door: Door, upstream: Upstream) -> None:
     with quick_door.plain() as client:
         client.sock.settimeout(0.1)
@@ -68,6 +72,7 @@ def test_a_body_must_make_progress_and_slow_progress_is_enough(quick_door: Door,
         assert client.read_to_end() == b""
 
 
+@pytest.mark.guarantee("F17")
 def test_an_idle_connection_is_closed_in_silence(quick_door: Door, upstream: Upstream) -> None:
     with quick_door.plain() as client:
         client.send(post())

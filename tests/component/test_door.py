@@ -176,6 +176,7 @@ def test_the_authority_may_sign_for_the_door_alone(door: Door) -> None:
     assert (basic.ca, basic.path_length) == (True, 0)
 
 
+@pytest.mark.guarantee("F12", "F14")
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -226,6 +227,7 @@ def test_models_match_at_any_depth(door: Door, upstream: Upstream, path: bytes) 
         assert client.answer().status == 200
 
 
+@pytest.mark.guarantee("F10")
 @pytest.mark.parametrize(
     "host", [b"example.com", b"inference.local:80", b"inference.local.evil", b"localhost", b"inference.local:0443"]
 )
@@ -236,6 +238,7 @@ def test_another_host_inside_the_tunnel_is_400(door: Door, upstream: Upstream, h
     assert upstream.saw_nothing()
 
 
+@pytest.mark.guarantee("F11")
 @pytest.mark.parametrize(
     "target",
     [b"http://inference.local/v1/models", b"https://other/v1/models", b"*", b"inference.local:443", b"v1/models"],
@@ -310,6 +313,7 @@ def test_an_upstream_that_cannot_be_reached_is_503_and_its_address_stays_unknown
         assert str(port) in door.logged()
 
 
+@pytest.mark.guarantee("F14", "F15")
 def test_too_large_a_body_is_413_before_it_is_read(door: Door, upstream: Upstream) -> None:
     with door.tunnel() as client:
         client.send(post()[:-2].replace(b"Content-Length: 2", b"Content-Length: 10485761"))
@@ -319,6 +323,7 @@ def test_too_large_a_body_is_413_before_it_is_read(door: Door, upstream: Upstrea
     assert upstream.saw_nothing()
 
 
+@pytest.mark.guarantee("F15")
 def test_a_body_of_10_mib_passes(door: Door, upstream: Upstream) -> None:
     body = b'{"model":"x","a":"' + b"b" * (10 * 1024 * 1024 - 20) + b'"}'
     with door.tunnel() as client:
@@ -329,6 +334,7 @@ def test_a_body_of_10_mib_passes(door: Door, upstream: Upstream) -> None:
         assert client.answer().status == 200
 
 
+@pytest.mark.guarantee("F16")
 def test_continue_is_sent_when_the_head_has_passed_and_not_before(door: Door, upstream: Upstream) -> None:
     with door.tunnel() as client:
         request = post(fields=b"Expect: 100-continue\r\n")
@@ -343,6 +349,7 @@ def test_continue_is_sent_when_the_head_has_passed_and_not_before(door: Door, up
         assert client.answer().status == 403
 
 
+@pytest.mark.guarantee("J7")
 def test_an_encoded_request_is_415(door: Door) -> None:
     with door.tunnel() as client:
         client.send(post(fields=b"Content-Encoding: gzip\r\n"))

@@ -7,6 +7,7 @@ from tests.support.raw_client import GET_MODELS, post
 from tests.support.upstream import Upstream
 
 
+@pytest.mark.guarantee("J2", "J5")
 def test_only_the_model_differs_between_what_was_sent_and_what_arrived(door: Door, upstream: Upstream) -> None:
     body = b'{ "z":1.10, "model" : "asked" ,"n":123456789012345678901234567890,"u":"\\u00e9\\/","a":[ ] }'
     with door.tunnel() as client:
@@ -19,6 +20,7 @@ def test_only_the_model_differs_between_what_was_sent_and_what_arrived(door: Doo
     assert request.line == b"POST /v1/chat/completions HTTP/1.1"
 
 
+@pytest.mark.guarantee("F13")
 def test_a_request_split_at_every_byte_arrives_the_same(door: Door, upstream: Upstream) -> None:
     data = post(b'{"model":"x","a":1}', fields=b"Content-Type: application/json\r\n")
     with door.plain() as client:
@@ -31,6 +33,7 @@ def test_a_request_split_at_every_byte_arrives_the_same(door: Door, upstream: Up
     assert request.body == b'{"model":"real-model","a":1}'
 
 
+@pytest.mark.guarantee("F5", "F7")
 def test_a_chunked_body_arrives_with_a_length(door: Door, upstream: Upstream) -> None:
     head = b"POST /v1/completions HTTP/1.1\r\nHost: inference.local\r\nTransfer-Encoding: chunked\r\n\r\n"
     with door.plain() as client:
@@ -144,6 +147,7 @@ def test_a_v1_that_endpoint_and_path_share_appears_once(upstream: Upstream, base
     assert request.value(b"content-length") is None
 
 
+@pytest.mark.guarantee("J2")
 def test_a_body_that_is_not_json_passes_unchanged(door: Door, upstream: Upstream) -> None:
     with door.plain() as client:
         client.send(post(b"--b\r\nmodel=x\r\n--b--", fields=b"Content-Type: multipart/form-data; boundary=b\r\n"))
@@ -153,6 +157,7 @@ def test_a_body_that_is_not_json_passes_unchanged(door: Door, upstream: Upstream
         assert client.answer().status == 200
 
 
+@pytest.mark.guarantee("J1", "J2", "J3", "J5")
 @pytest.mark.parametrize(
     "body",
     [b'{"model":1,"mod\\u0065l":2}', b"\xef\xbb\xbf{}", '{"model":"x"}'.encode("utf-16"), b'{"model":NaN}', b"[1]"],
@@ -171,6 +176,7 @@ def test_a_body_that_could_dodge_the_model_is_400_and_no_upstream_sees_it(
         assert client.answer().status == 200
 
 
+@pytest.mark.guarantee("J6")
 def test_fields_of_the_body_never_route_or_authenticate(door: Door, upstream: Upstream) -> None:
     body = b'{"api_base":"http://127.0.0.1:1","base_url":"http://127.0.0.1:1","api_key":"k","model":"real-model"}'
     with door.plain() as client:

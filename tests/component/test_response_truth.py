@@ -172,6 +172,7 @@ def test_a_body_that_ends_with_its_connection_ends_well(door: Door, upstream: Up
     assert (answer.body, answer.complete) == (EVENTS, True)
 
 
+@pytest.mark.guarantee("F19")
 @pytest.mark.parametrize("status", [204, 304])
 def test_responses_without_a_body_carry_no_framing(door: Door, upstream: Upstream, status: int) -> None:
     with door.plain() as client:

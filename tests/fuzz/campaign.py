@@ -70,17 +70,20 @@ def fuzz(name: str, seconds: int, directory: Path) -> bool:
     held = process.wait() == 0
     print(f"fuzz: {name}: {progress}: {'no finding' if held else 'BROKEN'}", flush=True)
     if not held:
-        _tell(name, tail)
+        print("".join(tail), end="")
+        print("".join(line + "\n" for line in reproduction(name, tail)), end="", flush=True)
     return held
 
 
-def _tell(name: str, tail: list[str]) -> None:
-    print("".join(tail), end="")
-    for line in tail:
-        match = re.search(r"Test unit written to (\S+)", line)
-        if match:
-            print(f"fuzz: again: {os.path.relpath(sys.executable)} -m tests.fuzz {name} --again {match[1]}")
-            print("fuzz: next: mend it, and keep the input as a fixed test in tests/unit/wire/test_properties.py")
+def reproduction(name: str, output: list[str]) -> list[str]:
+    """What to do about a finding, by the fuzzer's last lines; empty when it ended for another reason."""
+    match = re.search(r"Test unit written to (\S+)", "".join(output))
+    if match is None:
+        return []
+    return [
+        f"fuzz: again: {os.path.relpath(sys.executable)} -m tests.fuzz {name} --again {match[1]}",
+        "fuzz: next: mend it, and keep the input as a fixed test in tests/unit/wire/test_properties.py",
+    ]
 
 
 def main() -> int:

@@ -65,9 +65,9 @@ class ProxyProcess:
         return self.ca_directory / "ca-bundle.pem"
 
     def client_context(self) -> ssl.SSLContext:
-        """Trusts this proxy's authority, among others."""
+        """Trusts this proxy's authority and nothing else."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(self.bundle)
+        context.load_verify_locations(self.ca_directory / "pointsman-ca.pem")
         return context
 
     def stop(self) -> int:

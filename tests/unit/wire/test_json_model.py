@@ -16,6 +16,7 @@ def splice(body: bytes, key_limit: int = 10_000) -> bytes:
     return b"".join(splice_model(body, MODEL, key_limit))
 
 
+@pytest.mark.guarantee("J2", "J5")
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -40,11 +41,13 @@ def test_only_the_top_level_model_changes(body: bytes, expected: bytes) -> None:
     assert splice(body) == expected
 
 
+@pytest.mark.guarantee("J2")
 @pytest.mark.parametrize("body", [b"", b"   ", b"hello", b"--boundary\r\n", b"model=x", b'"text"', b"1", b"\xff\xfe"])
 def test_what_is_not_json_passes_unchanged(body: bytes) -> None:
     assert splice(body) == body
 
 
+@pytest.mark.guarantee("J1", "J2", "J3", "J4", "J5")
 @pytest.mark.parametrize(
     "body",
     [
@@ -120,6 +123,7 @@ JSON_VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.text(max_size=6) | st.just("model"), JSON_VALUES, max_size=6)
 
 
+@pytest.mark.guarantee("J2", "J5")
 @given(OBJECTS, st.booleans(), st.sampled_from([None, 1]))
 def test_any_object_keeps_all_but_its_model(value: dict[str, object], ascii_only: bool, indent: int | None) -> None:
     try:
@@ -138,6 +142,7 @@ def test_any_object_keeps_all_but_its_model(value: dict[str, object], ascii_only
         assert body.endswith(spliced[at + len(MODEL) :]) or value["model"] == "real"
 
 
+@pytest.mark.guarantee("J2")
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,model\\u0065 \n1', max_size=40).map(str.encode))
 def test_any_body_is_spliced_passed_or_refused(body: bytes) -> None:
     try:

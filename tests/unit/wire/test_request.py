@@ -122,11 +122,13 @@ MALFORMED = {
 }
 
 
+@pytest.mark.guarantee("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F10", "F12")
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
 def test_malformed_requests_are_refused(data: bytes) -> None:
     assert read_all(data) == [MalformedRequest]
 
 
+@pytest.mark.guarantee("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F10", "F12")
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_malformed_request_is_refused_byte_by_byte_as_well(data: bytes) -> None:
     assert read_all(data, cuts=tuple(range(len(data)))) == [MalformedRequest]
@@ -142,6 +144,7 @@ def test_names_keep_their_spelling_and_values_lose_only_the_space_before_them() 
     assert request.head.fields[-1] == (b"X-MiXed", b"a  b ")
 
 
+@pytest.mark.guarantee("F5", "F7")
 def test_a_chunked_body_is_decoded_and_its_extensions_and_trailers_are_dropped() -> None:
     body = b'5;a=b;c="d;\\"e"\r\nhello\r\n006;x\r\n world\r\n0\r\nX-T: 1\r\n\r\n'
     request = only_request(post(b"Transfer-Encoding: Chunked\r\n", body))
@@ -167,6 +170,7 @@ def test_http_1_0_needs_no_host() -> None:
     assert only_request(b"GET /v1/models HTTP/1.0\r\n\r\n").head.host == b""
 
 
+@pytest.mark.guarantee("F16")
 def test_expect_continue_is_noted_and_other_expectations_are_refused() -> None:
     reader = RequestReader(DEFAULT_LIMITS)
     reader.receive(post(b"Expect: 100-Continue\r\nContent-Length: 1\r\n"))
@@ -176,12 +180,14 @@ def test_expect_continue_is_noted_and_other_expectations_are_refused() -> None:
     assert read_all(post(b"Expect: something\r\n")) == [ExpectationFailed]
 
 
+@pytest.mark.guarantee("J7")
 def test_an_encoded_body_is_refused_and_identity_is_not() -> None:
     assert read_all(post(b"Content-Encoding: gzip\r\n")) == [EncodedBody]
     assert len(read_all(post(b"Content-Encoding: identity\r\n"))) == 1
 
 
 @pytest.mark.limit("request_line_bytes")
+@pytest.mark.guarantee("F9")
 @pytest.mark.parametrize("size", [8192, 8193])
 def test_a_request_line_may_have_8_kib(size: int) -> None:
     line = b"GET /" + b"a" * (size - len(b"GET / HTTP/1.1")) + b" HTTP/1.1"
@@ -192,6 +198,7 @@ def test_a_request_line_may_have_8_kib(size: int) -> None:
 
 
 @pytest.mark.limit("head_bytes")
+@pytest.mark.guarantee("F9")
 @pytest.mark.parametrize("size", [65536, 65537])
 def test_a_head_may_have_64_kib(size: int) -> None:
     empty = len(post(b"X-A: \r\n" * 9))
@@ -203,6 +210,7 @@ def test_a_head_may_have_64_kib(size: int) -> None:
 
 
 @pytest.mark.limit("head_fields")
+@pytest.mark.guarantee("F9")
 @pytest.mark.parametrize("count", [100, 101])
 @pytest.mark.parametrize("length", [b"", b"Content-Length: 0\r\n", b"CONTENT-LENGTH: 0\r\n"])
 def test_a_head_may_have_100_fields(count: int, length: bytes) -> None:
@@ -214,6 +222,7 @@ SMALL = replace(DEFAULT_LIMITS, body_bytes=10, chunks=3, chunk_extension_bytes=8
 
 
 @pytest.mark.limit("body_bytes")
+@pytest.mark.guarantee("F15")
 @pytest.mark.parametrize("size", [10, 11])
 def test_a_body_may_have_the_limit_by_length_and_by_chunks(size: int) -> None:
     by_length = read_all(post(b"Content-Length: %d\r\n" % size, b"a" * size), SMALL)
@@ -225,6 +234,7 @@ def test_a_body_may_have_the_limit_by_length_and_by_chunks(size: int) -> None:
         assert found[-1] is BodyTooLarge if size > 10 else isinstance(found[-1], tuple)
 
 
+@pytest.mark.guarantee("F4", "F15")
 def test_a_declared_length_beyond_the_limit_is_refused_before_the_body_comes() -> None:
     assert read_all(post(b"Content-Length: 11\r\n"), SMALL) == [BodyTooLarge]
     huge = post(b"Transfer-Encoding: chunked\r\n", b"FFFFFFFFFFFFFFFF\r\n")
@@ -239,6 +249,7 @@ def test_a_body_may_have_the_limit_of_chunks(count: int) -> None:
 
 
 @pytest.mark.limit("chunk_extension_bytes")
+@pytest.mark.guarantee("F5")
 @pytest.mark.parametrize("size", [8, 9])
 def test_chunk_extensions_may_have_the_limit_together(size: int) -> None:
     chunks = b"1;a=b\r\na\r\n" + b"1;" + b"x" * (size - 5) + b"\r\na\r\n0\r\n\r\n"
@@ -247,12 +258,14 @@ def test_chunk_extensions_may_have_the_limit_together(size: int) -> None:
 
 
 @pytest.mark.limit("trailer_fields")
+@pytest.mark.guarantee("F7")
 @pytest.mark.parametrize("count", [2, 3])
 def test_trailers_may_have_the_limit_of_fields(count: int) -> None:
     found = read_all(post(b"Transfer-Encoding: chunked\r\n", b"0\r\n" + b"X: 1\r\n" * count + b"\r\n"), SMALL)
     assert found[-1] is MalformedRequest if count > 2 else isinstance(found[-1], tuple)
 
 
+@pytest.mark.guarantee("F1", "F2")
 def test_a_repeated_head_with_another_length_is_read_as_the_first_was() -> None:
     one, two = post(b"Content-Length: 2\r\nX: 1\r\n", b"ab"), post(b"Content-Length: 3\r\nX: 1\r\n", b"cde")
     found = read_all(one + two + one)
@@ -263,6 +276,7 @@ def test_a_repeated_head_with_another_length_is_read_as_the_first_was() -> None:
     assert read_all(one + two.replace(b"Content-Length: 3", b"Content-Length: 3\r\n 4"))[-1] is MalformedRequest
 
 
+@pytest.mark.guarantee("F13")
 def test_pipelined_requests_come_one_by_one_and_a_bad_one_ends_them() -> None:
     good = post(b"Content-Length: 2\r\n", b"ab")
     found = read_all(good + good + b"BAD\r\n\r\n" + good)
@@ -296,6 +310,7 @@ PIECES = st.sampled_from(
 STREAMS = st.one_of(st.lists(PIECES, max_size=12).map(b"".join), st.binary(max_size=200))
 
 
+@pytest.mark.guarantee("F13")
 @given(STREAMS, st.lists(st.integers(0, 300), max_size=20))
 def test_any_splitting_of_the_bytes_gives_the_same_requests(data: bytes, cuts: list[int]) -> None:
     whole = read_all(data)
