@@ -136,6 +136,30 @@ def test_500_connections_that_do_nothing_do_not_keep_the_next_client_waiting(pro
 
 
 @pytest.mark.guarantee("F17")
+@pytest.mark.parametrize("phase", ["connect", "handshake", "head"])
+def test_dripping_bytes_extend_no_deadline(recorder: Recorder, quick_limits: Limits, phase: str) -> None:
+    with Door(candidate(recorder.url), limits=quick_limits) as door:
+        client = door.tunnel() if phase == "head" else door.connect()
+        if phase == "handshake":
+            client.send(CONNECT)
+            client.read_until(b"\r\n\r\n")
+        # A record of 256 bytes that never becomes whole, or a head that never ends.
+        drops = b"\x16\x03\x01\x01\x00" if phase == "handshake" else CONNECT[:-2] + b"X: "
+        started = time.monotonic()
+        client.sock.settimeout(0.02)
+        with client, contextlib.suppress(OSError):
+            for number in range(200):
+                client.send(drops[number : number + 1] or b"a")
+                try:
+                    if not client.sock.recv(65536):
+                        break
+                except TimeoutError:
+                    continue
+        assert 0.2 < time.monotonic() - started < 3.5
+        assert_alive(door, recorder, len(recorder.requests))
+
+
+@pytest.mark.guarantee("F17")
 def test_the_next_head_has_its_own_deadline_however_long_the_connection_may_idle(
     recorder: Recorder, quick_limits: Limits
 ) -> None:
