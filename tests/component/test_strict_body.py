@@ -141,6 +141,8 @@ TEXT = '{"model":"asked"}'
             b"\xff" * 70_000 + TEXT.encode(),
         ),
         " ".encode("utf-16-le") * 40_000 + TEXT.encode("utf-16-le"),
+        ("\u3000" + TEXT).encode("utf-16-le"),
+        ("\u2028" + TEXT).encode("utf-32-be"),
     ],
 )
 def test_an_object_in_another_encoding_or_behind_a_mark_is_refused(
