@@ -13,6 +13,7 @@ import anthropic
 import openai
 
 OPENAI = openai.OpenAI(max_retries=0)
+CHANCELESS = {"temperature": 0}
 ANTHROPIC = anthropic.Anthropic(max_retries=0)
 GREET = "Say hello to the world."
 CUT = "Be cut off."
@@ -69,7 +70,7 @@ def messages_stream() -> list[object]:
 
 
 def messages_helper() -> object:
-    with ANTHROPIC.messages.stream(model="any", max_tokens=16, temperature=0, messages=say(GREET)) as stream:
+    with ANTHROPIC.messages.stream(model="any", max_tokens=16, messages=say(GREET), extra_body=CHANCELESS) as stream:
         return stream.get_final_text()
 
 
