@@ -90,9 +90,9 @@ class AnsweringUpstream:
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = await reader.readuntil(b"\r\n\r\n")
         _, _, length = head.lower().partition(b"content-length: ")
-        missing = size = int(length.split(b"\r\n")[0]) if length else 0
-        while missing:
-            missing -= len(await reader.readexactly(min(missing, 65536)))
+        size = int(length.split(b"\r\n")[0]) if length else 0
+        for at in range(0, size, 65536):
+            await reader.readexactly(min(size - at, 65536))
         self.longest_body = max(self.longest_body, size)
         query = head.split(b" ")[1].partition(b"?")[2]
         self.answered[query] += 1

@@ -36,7 +36,7 @@ class Limits:
     # The upstream's side
     connect_seconds: float = 30.0  # 503
     response_header_seconds: float = 120.0  # when the route sets no timeout: 503
-    response_head_bytes: int = 64 * KIB  # interim responses included: 502
+    response_head_bytes: int = 64 * KIB  # interim responses included: 502; framing between pieces of a body: truncation
     response_head_fields: int = 256  # 502
     interim_responses: int = 100  # 1xx before the final head: 502
     chunk_idle_seconds: float = 120.0  # between two pieces of a response body: truncation

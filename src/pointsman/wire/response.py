@@ -75,6 +75,7 @@ class ResponseReader:
     __slots__ = (
         "_body",
         "_fields",
+        "_framing_bytes",
         "_head_bytes",
         "_interim",
         "_limits",
@@ -93,6 +94,7 @@ class ResponseReader:
         self._reason = b""
         self._body: list[bytes] = []
         self._head_bytes = 0
+        self._framing_bytes = 0
         self._interim = 0
         self.head: ResponseHead | None = None
         self.complete = False
@@ -111,6 +113,9 @@ class ResponseReader:
         in_head = self.head is None
         if in_head:
             self._head_bytes += len(data)
+        else:
+            # llhttp drops extensions of any length, and httptools gathers a trailer of any length before we see it.
+            self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -120,6 +125,10 @@ class ResponseReader:
             if isinstance(cause, UpstreamProtocol):
                 raise cause from None
             raise UpstreamProtocol(f"malformed response: {error}") from None
+        if self._body:
+            self._framing_bytes = 0
+        elif self._framing_bytes > self._limits.response_head_bytes and not self.complete:
+            raise UpstreamProtocol("chunk framing or trailers without an end")
         if in_head and self._head_bytes > self._limits.response_head_bytes and self._is_head_too_large():
             raise UpstreamProtocol("response head too large")
 

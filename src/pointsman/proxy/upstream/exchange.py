@@ -156,7 +156,6 @@ class Exchange:
             self._fail(error)
             return
         if self._sink is not None:
-            self._last_byte = self._sweep.now()
             self._pass_on()
         elif reader.head is not None:
             self._wake()
@@ -215,6 +214,7 @@ class Exchange:
         if reader.complete:
             self._finish(sink, data)
         elif data:
+            self._last_byte = self._sweep.now()  # framing alone is no progress
             sink.body(data, last=False)
 
     def _finish(self, sink: BodySink, data: bytes) -> None:
