@@ -101,6 +101,8 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone()
         self._closed = True
+        # The transport refers to us: together they would wait for a full collection, at 15 KB a connection.
+        self._transport = None
         self._sweep.discard(self)
         self._on_lost(self)
 
@@ -182,6 +184,7 @@ class ClientConnection(asyncio.Protocol):
                     await self._waiter
                     self._waiter = None
         except asyncio.CancelledError:
+            self._flow = None
             self.abort()  # the client has gone, or we are shutting down
 
     def _finished(self) -> None:
