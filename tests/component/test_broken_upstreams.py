@@ -27,6 +27,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.guarantee("R2", "R9")
 @pytest.mark.parametrize("form", BROKEN)
 def test_a_response_that_is_not_http_is_502_and_nothing_of_it_leaks(door: Door, upstream: Upstream, form: str) -> None:
     with door.tunnel() as client:
@@ -47,6 +48,7 @@ def test_a_response_that_is_not_http_is_502_and_nothing_of_it_leaks(door: Door, 
         assert client.answer().status == 200
 
 
+@pytest.mark.guarantee("R9")
 def test_a_second_response_glued_to_the_first_reaches_nobody(door: Door, upstream: Upstream) -> None:
     glued = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
     with door.tunnel() as client:
@@ -61,6 +63,7 @@ def test_a_second_response_glued_to_the_first_reaches_nobody(door: Door, upstrea
         assert client.answer().body == b'{"own":1}'
 
 
+@pytest.mark.guarantee("R9", "U6")
 def test_bytes_on_an_idle_connection_close_it(door: Door, upstream: Upstream) -> None:
     with door.tunnel() as client:
         peer = begin(client, upstream)

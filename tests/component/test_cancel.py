@@ -18,6 +18,7 @@ def leave(client: RawClient, how: str) -> None:
 
 
 @pytest.mark.guarantee("F18")
+@pytest.mark.guarantee("R11", "U6")
 @pytest.mark.parametrize("how", ["fin", "half", "rst"])
 @pytest.mark.parametrize("phase", ["before the head", "mid-stream", "mid-json", "before the first event"])
 @pytest.mark.parametrize("tunnel", [True, False])
@@ -51,6 +52,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_reaches_no_upstream(door
     assert upstream.saw_nothing()
 
 
+@pytest.mark.guarantee("R11")
 def test_a_client_that_leaves_while_it_reads_nothing_is_noticed(door: Door, upstream: Upstream) -> None:
     client = door.plain()
     client.send(post())
@@ -77,6 +79,7 @@ def fill(peer: UpstreamPeer) -> int:
     pytest.fail("a client that reads nothing did not slow the upstream")
 
 
+@pytest.mark.guarantee("R10")
 @pytest.mark.parametrize("tunnel", [True, False])
 def test_a_slow_client_pauses_the_upstream_and_loses_nothing(door: Door, upstream: Upstream, tunnel: bool) -> None:
     with door.tunnel() if tunnel else door.plain() as client:

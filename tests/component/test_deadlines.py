@@ -85,6 +85,7 @@ def test_an_idle_connection_is_closed_in_silence(quick_door: Door, upstream: Ups
         assert 0.4 < time.monotonic() - started < 2
 
 
+@pytest.mark.guarantee("U7")
 def test_response_headers_must_come_in_time(quick_door: Door, upstream: Upstream) -> None:
     with quick_door.plain() as client:
         client.send(post())
@@ -95,6 +96,7 @@ def test_response_headers_must_come_in_time(quick_door: Door, upstream: Upstream
         assert peer.wait_closed()
 
 
+@pytest.mark.guarantee("U7")
 def test_a_route_timeout_takes_the_place_of_the_header_wait(upstream: Upstream, quick_limits: Limits) -> None:
     limits = replace(quick_limits, response_header_seconds=0.1)
     with Door(candidate(upstream.url, timeout_seconds=5.0), limits=limits) as door, door.plain() as client:
@@ -109,6 +111,7 @@ def test_a_route_timeout_takes_the_place_of_the_header_wait(upstream: Upstream, 
         assert client.answer().status == 200
 
 
+@pytest.mark.guarantee("R5")
 def test_a_stream_lives_as_long_as_it_sends_and_outlives_the_route_timeout(
     upstream: Upstream, quick_limits: Limits
 ) -> None:
@@ -157,6 +160,7 @@ def test_idle_upstream_connections_are_closed_in_time(upstream: Upstream, quick_
         assert peer.wait_closed(2.0)
 
 
+@pytest.mark.guarantee("U7")
 def test_a_server_that_does_not_take_connections_is_503_in_time(quick_limits: Limits) -> None:
     # A full backlog makes the kernel drop the SYN: the connect hangs, as behind a firewall.
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:

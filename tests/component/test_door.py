@@ -16,6 +16,7 @@ CONNECT = b"CONNECT inference.local:443 HTTP/1.1\r\nHost: inference.local:443\r\
 DENIED = b'{"error":"connection not allowed by policy"}'
 
 
+@pytest.mark.guarantee("T1")
 @pytest.mark.parametrize(
     "authority",
     [b"inference.local:443", b"INFERENCE.Local:443", b"inference.local.:443"],
@@ -26,6 +27,7 @@ def test_the_door_opens_for_its_name(door: Door, authority: bytes) -> None:
         assert client.read_until(b"\r\n\r\n") == b"HTTP/1.1 200 Connection Established\r\n\r\n"
 
 
+@pytest.mark.guarantee("T1")
 @pytest.mark.parametrize(
     "authority",
     [
@@ -53,6 +55,7 @@ def test_connect_elsewhere_is_403_and_the_connection_ends(door: Door, authority:
         assert client.read_to_end() == b""
 
 
+@pytest.mark.guarantee("T2")
 @pytest.mark.parametrize("method", [b"GET", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"HEAD", b"PATCH", b"TRACE"])
 @pytest.mark.parametrize("target", [b"/v1/models", b"http://inference.local/v1/models", b"https://example.com/", b"*"])
 def test_anything_but_connect_is_403(door: Door, method: bytes, target: bytes) -> None:
@@ -62,6 +65,7 @@ def test_anything_but_connect_is_403(door: Door, method: bytes, target: bytes) -
         assert client.read_to_end() == (b"" if method == b"HEAD" else DENIED)
 
 
+@pytest.mark.guarantee("T3")
 @pytest.mark.parametrize(
     "data",
     [
@@ -126,6 +130,7 @@ class MemoryTls:
         return received
 
 
+@pytest.mark.guarantee("T6")
 def test_a_hello_glued_to_connect_works(door: Door) -> None:
     tls = MemoryTls(door.client_context(), "inference.local")
     with door.connect() as client:
@@ -135,6 +140,7 @@ def test_a_hello_glued_to_connect_works(door: Door) -> None:
         assert tls.exchange(client, b"GET /x HTTP/1.1\r\nHost: inference.local\r\n\r\n", DENIED)
 
 
+@pytest.mark.guarantee("T6")
 def test_a_handshake_byte_by_byte_works(door: Door) -> None:
     tls = MemoryTls(door.client_context(), "inference.local")
     with door.connect() as client:
@@ -145,6 +151,7 @@ def test_a_handshake_byte_by_byte_works(door: Door) -> None:
         assert tls.exchange(client, b"GET /x HTTP/1.1\r\nHost: inference.local\r\n\r\n", DENIED)
 
 
+@pytest.mark.guarantee("T7")
 @pytest.mark.parametrize("name", ["example.com", "xinference.local", None])
 def test_tls_for_another_name_is_refused(door: Door, name: str | None) -> None:
     context = ssl.create_default_context()
@@ -156,6 +163,7 @@ def test_tls_for_another_name_is_refused(door: Door, name: str | None) -> None:
             context.wrap_socket(client.sock, server_hostname=name)
 
 
+@pytest.mark.guarantee("T8")
 def test_old_tls_versions_are_refused_and_the_protocol_is_http_1_1(door: Door) -> None:
     context = door.client_context()
     context.set_alpn_protocols(["h2", "http/1.1"])
@@ -168,6 +176,7 @@ def test_old_tls_versions_are_refused_and_the_protocol_is_http_1_1(door: Door) -
         assert client.sock.version() == "TLSv1.3"
 
 
+@pytest.mark.guarantee("T9")
 def test_the_authority_may_sign_for_the_door_alone(door: Door) -> None:
     certificate = x509.load_pem_x509_certificate(door.authority.pem)
     constraints = certificate.extensions.get_extension_for_class(x509.NameConstraints).value
@@ -177,6 +186,7 @@ def test_the_authority_may_sign_for_the_door_alone(door: Door) -> None:
 
 
 @pytest.mark.guarantee("F12", "F14")
+@pytest.mark.guarantee("T4", "T5")
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -217,6 +227,7 @@ def test_what_matches_no_pattern_is_403_and_the_connection_ends(
     assert upstream.saw_nothing()
 
 
+@pytest.mark.guarantee("T5")
 @pytest.mark.parametrize("path", [b"/v1/models/gpt-4.1", b"/v1/models/a/b", b"/v1/models/a%20b:c@d", b"/v1/models?x=1"])
 def test_models_match_at_any_depth(door: Door, upstream: Upstream, path: bytes) -> None:
     with door.tunnel() as client:
@@ -302,6 +313,7 @@ def test_the_first_candidate_that_speaks_the_dialect_is_called(upstream: Upstrea
         assert other.saw_nothing()
 
 
+@pytest.mark.guarantee("K1")
 def test_an_upstream_that_cannot_be_reached_is_503_and_its_address_stays_unknown() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

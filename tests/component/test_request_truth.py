@@ -56,6 +56,7 @@ CLIENT_FIELDS = (
 )
 
 
+@pytest.mark.guarantee("K2", "R1")
 @pytest.mark.parametrize(
     ("provider_type", "kept", "auth"),
     [
@@ -123,6 +124,7 @@ def test_an_absolute_target_is_sent_on_as_a_path(door: Door, upstream: Upstream)
         assert client.answer().status == 200
 
 
+@pytest.mark.guarantee("U8")
 @pytest.mark.parametrize(
     ("base", "line"),
     [

@@ -12,6 +12,7 @@ from tests.support.upstream import Upstream, begin
 EVENTS = b'data: {"a":1}\n\n: ping\n\nevent: x\r\ndata: {"b":"\xc3\xa9"}\r\n\r\ndata: [DONE]\n\n'
 
 
+@pytest.mark.guarantee("R1")
 def test_status_headers_and_body_are_the_upstreams(door: Door, upstream: Upstream) -> None:
     with door.tunnel() as client:
         peer = begin(client, upstream)
@@ -34,6 +35,7 @@ def test_status_headers_and_body_are_the_upstreams(door: Door, upstream: Upstrea
     assert answer.complete
 
 
+@pytest.mark.guarantee("R1")
 def test_the_client_can_see_what_was_used(door: Door, upstream: Upstream) -> None:
     with door.tunnel() as client:
         begin(client, upstream).respond()
@@ -57,6 +59,7 @@ WIRE_FORMS = {
 }
 
 
+@pytest.mark.guarantee("R4")
 @pytest.mark.parametrize("form", WIRE_FORMS)
 def test_a_response_split_at_every_byte_arrives_the_same(door: Door, upstream: Upstream, form: str) -> None:
     data = WIRE_FORMS[form]
@@ -73,6 +76,7 @@ def test_a_response_split_at_every_byte_arrives_the_same(door: Door, upstream: U
             assert answer.value(b"link") is None
 
 
+@pytest.mark.guarantee("R4")
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_an_event_stream_in_any_pieces_arrives_the_same(door: Door, upstream: Upstream, size: int) -> None:
     with door.tunnel() as client:
@@ -85,6 +89,7 @@ def test_an_event_stream_in_any_pieces_arrives_the_same(door: Door, upstream: Up
     assert (answer.body, answer.complete) == (EVENTS, True)
 
 
+@pytest.mark.guarantee("R3")
 def test_the_first_event_arrives_before_the_second_is_sent(door: Door, upstream: Upstream) -> None:
     with door.tunnel() as client:
         peer = begin(client, upstream)
@@ -106,6 +111,7 @@ def test_other_content_is_passed_on_as_it_comes(door: Door, upstream: Upstream) 
         assert client.read_until(b"0\r\n\r\n")
 
 
+@pytest.mark.guarantee("R3")
 def test_the_head_does_not_wait_for_the_body(door: Door, upstream: Upstream) -> None:
     with door.tunnel() as client:
         peer = begin(client, upstream)
@@ -118,6 +124,7 @@ def test_the_head_does_not_wait_for_the_body(door: Door, upstream: Upstream) -> 
         client.read_until(b"0\r\n\r\n")
 
 
+@pytest.mark.guarantee("R12")
 def test_an_encoded_body_passes_with_its_encoding(door: Door, upstream: Upstream) -> None:
     body = gzip.compress(EVENTS * 50)
     with door.tunnel() as client:
@@ -189,6 +196,7 @@ def test_responses_without_a_body_carry_no_framing(door: Door, upstream: Upstrea
         assert client.answer().status == 200
 
 
+@pytest.mark.guarantee("K3", "R12")
 @pytest.mark.parametrize(("status", "text"), [(401, "unauthorized"), (403, "forbidden")])
 def test_bodies_that_echo_keys_are_replaced(door: Door, upstream: Upstream, status: int, text: str) -> None:
     body = gzip.compress(f'{{"error":"Incorrect API key: {KEY}"}}'.encode())
@@ -208,6 +216,7 @@ def test_bodies_that_echo_keys_are_replaced(door: Door, upstream: Upstream, stat
         assert peer.wait_closed()
 
 
+@pytest.mark.guarantee("U1")
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_redirects_are_not_followed(door: Door, upstream: Upstream, status: int) -> None:
     with Upstream() as elsewhere, door.tunnel() as client:

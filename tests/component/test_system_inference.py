@@ -112,6 +112,7 @@ def test_a_dialect_that_no_system_route_speaks_is_refused(upstream: Upstream) ->
         door.system_inference("anthropic_messages", "POST", "/v1/messages", [], b"{}")
 
 
+@pytest.mark.guarantee("R13")
 @pytest.mark.parametrize("path", ["v1/x", "/v1/x y", "/v1/\r\nX: 1", "/v1/ü", ""])
 def test_a_path_that_could_break_out_is_refused(upstream: Upstream, path: str) -> None:
     with Door(system(upstream.url)) as door, pytest.raises(MalformedRequest):
@@ -119,6 +120,7 @@ def test_a_path_that_could_break_out_is_refused(upstream: Upstream, path: str) -
     assert upstream.saw_nothing()
 
 
+@pytest.mark.guarantee("R13")
 @pytest.mark.parametrize("header", [("X\r\nY", "1"), ("Accept", "1\r\nX: 2"), ("Accept", "\x00")])
 def test_a_header_that_could_break_out_is_refused(upstream: Upstream, header: tuple[str, str]) -> None:
     with Door(system(upstream.url)) as door, pytest.raises(MalformedRequest):
@@ -132,6 +134,7 @@ def serve_in_pieces(upstream: Upstream, total: bytes) -> None:
     peer.send(total)
 
 
+@pytest.mark.guarantee("U7")
 def test_the_whole_call_must_end_within_the_route_timeout(upstream: Upstream, quick_limits: Limits) -> None:
     limits = replace(quick_limits, chunk_idle_seconds=60.0, response_header_seconds=60.0, buffered_seconds=60.0)
     with Door(system(upstream.url, timeout_seconds=0.3), limits=limits) as door:

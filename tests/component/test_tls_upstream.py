@@ -70,6 +70,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], bool]] = {
 }
 
 
+@pytest.mark.guarantee("U4")
 @pytest.mark.parametrize("case", REFUSED)
 def test_an_upstream_that_cannot_be_verified_is_503_and_gets_no_byte_of_the_request(
     authority: trustme.CA, bundle: str, case: str
@@ -111,6 +112,7 @@ def test_a_body_that_ends_without_goodbye_is_cut(secure_upstream: Upstream, bund
     assert (answer.body, answer.complete) == (b"{}", False)
 
 
+@pytest.mark.guarantee("U5")
 def test_key_log_files_are_not_written(
     secure_upstream: Upstream, bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +133,7 @@ def test_key_log_files_are_not_written(
     assert not path.exists()
 
 
+@pytest.mark.guarantee("U5")
 def test_proxy_variables_of_the_environment_are_ignored(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     with Upstream() as elsewhere:
         for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"):
@@ -144,6 +147,7 @@ def test_proxy_variables_of_the_environment_are_ignored(upstream: Upstream, monk
         assert elsewhere.saw_nothing()
 
 
+@pytest.mark.guarantee("U2")
 @pytest.mark.parametrize("host", ["169.254.169.254", "0.0.0.0", "[::ffff:169.254.169.254]"])
 def test_addresses_that_no_route_may_name_are_not_dialled(host: str) -> None:
     endpoint = Endpoint("http", host.strip("[]"), 80, "/v1")

@@ -15,6 +15,7 @@ ERROR = b'data: {"error":{"message":"response truncated: %b","type":"proxy_strea
 CUTS: dict[str, Callable[[UpstreamPeer], None]] = {"fin": UpstreamPeer.close, "rst": UpstreamPeer.reset}
 
 
+@pytest.mark.guarantee("R7", "R8")
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_cut_stream_loses_its_half_event_and_ends_in_one_error_event(
     door: Door, upstream: Upstream, cut: str
@@ -37,6 +38,7 @@ def test_a_cut_stream_loses_its_half_event_and_ends_in_one_error_event(
         assert client.answer().status == 200
 
 
+@pytest.mark.guarantee("R8")
 def test_a_cut_before_the_first_event_ends_in_an_error_event(door: Door, upstream: Upstream) -> None:
     with door.tunnel() as client:
         peer = begin(client, upstream)
@@ -46,6 +48,7 @@ def test_a_cut_before_the_first_event_ends_in_an_error_event(door: Door, upstrea
     assert (answer.status, answer.body, answer.complete) == (200, ERROR % b"upstream read error", True)
 
 
+@pytest.mark.guarantee("R8")
 def test_a_cut_messages_stream_ends_in_an_error_that_its_clients_see(door: Door, upstream: Upstream) -> None:
     with door.tunnel() as client:
         peer = begin(client, upstream, b"/v1/messages")
@@ -83,6 +86,7 @@ CUT_BODIES = {
 }
 
 
+@pytest.mark.guarantee("R9", "R12")
 @pytest.mark.parametrize("form", CUT_BODIES)
 @pytest.mark.parametrize("tunnel", [True, False])
 def test_other_bodies_that_are_cut_end_without_a_terminator(
@@ -122,6 +126,7 @@ def test_an_http_1_0_client_sees_a_cut_as_a_reset(door: Door, upstream: Upstream
 
 
 @pytest.mark.limit("response_body_bytes")
+@pytest.mark.guarantee("R6")
 @pytest.mark.parametrize("extra", [0, 1])
 def test_a_stream_may_have_32_mib_exactly(upstream: Upstream, extra: int) -> None:
     event = b"data: " + b"x" * (1024 * 1024 - 8) + b"\n\n"

@@ -143,6 +143,7 @@ print(os.getpid() < 10, os.access("/proc/1/environ", os.R_OK))
     ]
 
 
+@pytest.mark.guarantee("T11")
 def test_the_operators_keys_stay_outside(routes: Path, tmp_path: Path) -> None:
     file = tmp_path / "keyed.yaml"
     file.write_text(
@@ -311,6 +312,7 @@ def test_ctrl_c_ends_everything_within_a_second(routes: Path) -> None:
         assert time.monotonic() - started < 2
 
 
+@pytest.mark.guarantee("T10")
 def test_two_sandboxes_do_not_disturb_each_other(routes: Path) -> None:
     outputs: list[str] = []
     threads = [

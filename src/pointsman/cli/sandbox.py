@@ -9,6 +9,7 @@ import click
 from pointsman.cli.routes import route_files
 from pointsman.config.problems import RouteFileError
 from pointsman.config.routes_file import LoadedRoutes, load_route_file
+from pointsman.sandbox.memory import keep_memory_private
 
 _ROUTES_HELP = "Route file (YAML): where inference goes. See docs/reference/route-file.md."
 _COULD_NOT_START = 125
@@ -99,8 +100,9 @@ def run_command(  # one parameter per option
 
 def _load(path: str) -> LoadedRoutes:
     try:
+        keep_memory_private()  # before the first key is in it
         loaded = load_route_file(path, os.environ)
-    except RouteFileError as error:
+    except (RouteFileError, OSError) as error:
         raise click.ClickException(str(error)) from None
     for warning in loaded.warnings:
         click.echo(f"pointsman: warning: {warning}", err=True)

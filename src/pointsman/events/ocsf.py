@@ -37,7 +37,7 @@ def ocsf_event(record: Record) -> dict[str, Any]:
     event["http_response"] = {"code": record.status, "length": record.sent}
     event["ai_model"] = {"name": printable(record.model), "ai_provider": printable(record.endpoint)}
     unmapped: dict[str, Any] = {
-        "route": record.route,
+        "route": printable(record.route),
         "protocol": record.protocol,
         "request_bytes": record.received,
         "latency_ms": round(record.seconds * 1000, 3),

@@ -73,11 +73,11 @@ def printable(text: str, most: int = 200) -> str:
 
 
 def human_line(record: Record) -> str:
-    """One line for a person. Method and path have passed the request grammar, names the route file's: no escapes."""
+    """One line for a person. Method and path have passed the request grammar; the rest is escaped."""
     what = f"{record.method} {record.path[:200]}" if record.method else "connection"
     line = f"pointsman: {record.outcome.value} {what} status={record.status}"
     if record.route:
-        line += f" route={record.route} model={record.model}"
+        line += f" route={printable(record.route)} model={printable(record.model)}"
     if record.usage is not None:
         line += f" tokens={record.usage.input_tokens}+{record.usage.output_tokens}"
     if record.outcome is not Outcome.REJECTED:

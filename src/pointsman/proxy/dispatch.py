@@ -123,7 +123,8 @@ class Dispatcher:
         if replaced is not None:
             record.outcome, record.sent = Outcome.FAILED, len(replaced)
             record.detail = "the upstream refused the credential"
-            head = redacted_head(response.head, own, length=len(replaced), keep_alive=client.keep_alive)
+            secret = candidate.api_key
+            head = redacted_head(response.head, own, secret, length=len(replaced), keep_alive=client.keep_alive)
             client.write(head + replaced)
             return
         relay = Relay(client, response.head, own, minor=minor, protocol=record.protocol, limits=self._limits)

@@ -31,6 +31,7 @@ from pointsman.proxy.upstream.resolve import Resolver
 from pointsman.routing.plan import select_candidate
 from pointsman.wire.headers import Fields
 from pointsman.wire.request import RequestHead, parse_head
+from pointsman.wire.response import redacted_lines
 
 _DRAIN_SECONDS = 0.5
 _CLIENT_RECEIVE_BUFFER = 256 * 1024
@@ -143,8 +144,10 @@ class Router:
             if truncated:
                 raise UpstreamProtocol(truncated)
             head = response.head
-            headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.fields)
-            return BufferedResponse(head.status, headers, REPLACED_BODIES.get(head.status) or collector.value())
+            replaced = REPLACED_BODIES.get(head.status)
+            lines = head.relayed if replaced is None else redacted_lines(head, call.candidate.api_key)
+            body = collector.value() if replaced is None else replaced
+            return BufferedResponse(head.status, tuple(_split_line(line) for line in lines), body)
         finally:
             response.close()
 
@@ -172,6 +175,11 @@ class Router:
         self._resolver.close()
         self._sweep.close()
         self._log.flush()
+
+
+def _split_line(line: bytes) -> tuple[str, str]:
+    name, _, value = line.decode("latin-1").partition(": ")
+    return name, value
 
 
 def _checked_fields(method: str, path: str, headers: Sequence[tuple[str, str]]) -> Fields:

@@ -6,6 +6,7 @@ Authentication and framing are ours, a few harmless fields are the client's, the
 import msgspec
 
 from pointsman.core.candidate import Candidate
+from pointsman.wire.headers import end_of_hop
 from pointsman.wire.json_model import Pieces
 from pointsman.wire.request import FieldValues
 
@@ -58,8 +59,12 @@ class RequestTemplate:
         return [b"".join((*head, *body))]
 
     def _client_lines(self, values: FieldValues) -> bytes:
-        lines = [name + b": " + values[name] + b"\r\n" for name in self._kept if name in values]
-        lines += [name + b": " + value + b"\r\n" for name, value in self._defaults if name not in values]
+        kept = [name for name in self._kept if name in values]
+        if b"connection" in values:
+            options = end_of_hop([(b"connection", values[b"connection"])])
+            kept = [name for name in kept if name not in options]
+        lines = [name + b": " + values[name] + b"\r\n" for name in kept]
+        lines += [name + b": " + value + b"\r\n" for name, value in self._defaults if name not in kept]
         return b"".join(lines)
 
 

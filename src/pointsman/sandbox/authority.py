@@ -151,7 +151,8 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _only_our_name(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> int | None:
-    if name is None or name.lower() != INFERENCE_LOCAL:
+    # Some clients send the dot of a URL's fully qualified name; the door has it too.
+    if name is None or name.lower().removesuffix(".") != INFERENCE_LOCAL:
         return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
     return None
 

@@ -42,10 +42,13 @@ def parse_fields(block: bytes, start: int) -> Fields | None:
     return fields
 
 
-def connection_options(fields: Fields) -> frozenset[bytes]:
-    """Lower-case names listed in Connection fields."""
+def end_of_hop(fields: Fields) -> frozenset[bytes]:
+    """Lower-case names of the fields that Connection fields end at this hop (RFC 9110 section 7.6.1).
+
+    What describes the content is never one of them: without Content-Encoding a body cannot be read.
+    """
     options: set[bytes] = set()
     for name, value in fields:
         if name.lower() == b"connection":
             options.update(option.strip().lower() for option in value.split(b","))
-    return frozenset(options)
+    return frozenset(option for option in options if not option.startswith(b"content-"))

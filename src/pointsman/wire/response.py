@@ -1,22 +1,28 @@
 """Reading upstream responses, and writing response heads and answers of our own.
 
 Reading is llhttp (httptools) with its gaps closed: interim responses are counted and dropped, a second response
-glued to the first is noticed, a body that ends with its connection is told from one that was cut.
+glued to the first is noticed, a body that ends with its connection is told from one that was cut, and transfer
+codings that nobody here undoes are refused.
 """
+
+import re
 
 import httptools
 import msgspec
 
 from pointsman.core.errors import RouterError, UpstreamProtocol
 from pointsman.core.limits import Limits
-from pointsman.wire.headers import HOP_BY_HOP, Fields, connection_options
+from pointsman.core.secret import Secret
+from pointsman.wire.headers import HOP_BY_HOP, Fields, end_of_hop
 
 _BODILESS = frozenset({204, 304})
 _OUR_PREFIX = b"x-pointsman-"
+_OUR_MOCK_FIELD = b"x-openshell-mock"
 _DROPPED = HOP_BY_HOP | {b"content-length"}
 _REDACTED = frozenset({b"content-encoding", b"content-type", b"www-authenticate"})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-_SPECIAL = _DROPPED | {b"content-type", b"content-encoding"}
+_SPECIAL = _DROPPED | {b"content-type", b"content-encoding", _OUR_MOCK_FIELD}
+_REASON = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")  # RFC 9112 section 4
 _NO_OPTIONS: frozenset[bytes] = frozenset()
 _PLAIN_CONNECTION = frozenset({b"keep-alive", b"close"})
 
@@ -24,7 +30,10 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class ResponseHead:
-    """Status and fields of an upstream response. One is made per request, on the hot path."""
+    """Status and fields of an upstream response. One is made per request, on the hot path.
+
+    Raises UpstreamProtocol for a transfer coding other than `chunked`, once.
+    """
 
     __slots__ = ("fields", "framed", "is_event_stream", "reason", "relayed", "status")
 
@@ -43,18 +52,26 @@ class ResponseHead:
     def _classify(self) -> None:
         # The one pass over the fields of a response; everything that needs a name in lower case happens here.
         relayed = self.relayed
-        coded, options = False, _NO_OPTIONS
+        coded = chunked = False
+        options = _NO_OPTIONS
         for name, value in self.fields:
             lower = name.lower()
             if lower in _SPECIAL:
                 if lower in _FRAMING:
                     self.framed = True
+                    if lower == b"transfer-encoding":
+                        # llhttp takes `gzip, chunked` as well, and the client would get gzip without being told.
+                        if chunked or value.strip().lower() != b"chunked":
+                            raise UpstreamProtocol("unusable Transfer-Encoding")
+                        chunked = True
                 elif lower == b"content-type":
-                    self.is_event_stream = value[:17].lower() == b"text/event-stream"
+                    self.is_event_stream = value.partition(b";")[0].strip().lower() == b"text/event-stream"
                 elif lower == b"content-encoding":
-                    coded = value.strip().lower() not in (b"", b"identity")
+                    coded = coded or value.strip().lower() not in (b"", b"identity")
+                elif lower == _OUR_MOCK_FIELD:
+                    continue
                 elif lower == b"connection" and value.lower() not in _PLAIN_CONNECTION:
-                    options = connection_options(self.fields)
+                    options = end_of_hop(self.fields)
                 if lower in _DROPPED:
                     continue
             elif lower.startswith(_OUR_PREFIX):
@@ -73,9 +90,9 @@ class ResponseReader:
     """
 
     __slots__ = (
+        "_barren",
         "_body",
         "_fields",
-        "_framing_bytes",
         "_head_bytes",
         "_interim",
         "_limits",
@@ -94,7 +111,7 @@ class ResponseReader:
         self._reason = b""
         self._body: list[bytes] = []
         self._head_bytes = 0
-        self._framing_bytes = 0
+        self._barren = 0
         self._interim = 0
         self.head: ResponseHead | None = None
         self.complete = False
@@ -110,36 +127,39 @@ class ResponseReader:
             return
         if self._parser is None:
             return
-        in_head = self.head is None
-        if in_head:
+        if self.head is None:
+            room = self._limits.response_head_bytes - self._head_bytes
+            if len(data) > room:
+                # The bound is on the head, however it was cut, and not on what one read happened to bring.
+                self._parse(self._parser, data[:room])
+                self._require_head()
+                self.receive(data[room:])
+                return
             self._head_bytes += len(data)
-        else:
-            # llhttp drops extensions of any length, and httptools gathers a trailer of any length before we see it.
-            self._framing_bytes += len(data)
+        self._barren += len(data)
+        self._parse(self._parser, data)
+        if self._barren > self._limits.response_head_bytes and not self.complete:
+            # Chunk extensions and trailers are dropped, but they must not go on for ever.
+            raise UpstreamProtocol("too much framing without content")
+
+    def _require_head(self) -> None:
+        if self.head is None:
+            raise UpstreamProtocol("response head too large")
+
+    def _parse(self, parser: httptools.HttpResponseParser, data: bytes) -> None:
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            raise UpstreamProtocol("upstream switched protocols") from None
-        except httptools.HttpParserError as error:
+            parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if self.complete:
+                # The response was whole. What came behind it costs the connection, not the client.
+                self.extra = True
+                return
+            if isinstance(error, httptools.HttpParserUpgrade):
+                raise UpstreamProtocol("upstream switched protocols") from None
             cause = error.__context__
             if isinstance(cause, UpstreamProtocol):
                 raise cause from None
             raise UpstreamProtocol(f"malformed response: {error}") from None
-        if self._body:
-            self._framing_bytes = 0
-        elif self._framing_bytes > self._limits.response_head_bytes and not self.complete:
-            raise UpstreamProtocol("chunk framing or trailers without an end")
-        if in_head and self._head_bytes > self._limits.response_head_bytes and self._is_head_too_large():
-            raise UpstreamProtocol("response head too large")
-
-    def _is_head_too_large(self) -> bool:
-        # A head that ended in this read may owe the size to the body that came with it.
-        head = self.head
-        if head is None:
-            return True
-        size = len(b"HTTP/1.1 200 \r\n\r\n") + len(head.reason)
-        size += sum(len(name) + len(value) + len(b": \r\n") for name, value in head.fields)
-        return size > self._limits.response_head_bytes
 
     def take_body(self) -> bytes:
         """The body bytes since the last call, as one piece."""
@@ -171,8 +191,9 @@ class ResponseReader:
 
     def on_headers_complete(self) -> None:
         parser = self._parser
-        if parser is None:
+        if parser is None or self.complete:
             return
+        self._barren = 0
         status = parser.get_status_code()
         if 100 <= status < 200:
             self._interim += 1
@@ -180,14 +201,17 @@ class ResponseReader:
                 raise UpstreamProtocol("too many or unusable interim responses")
             return
         fields = self._fields
-        if status > 599 or len(fields) > self._limits.response_head_fields:
+        if not 200 <= status <= 599 or len(fields) > self._limits.response_head_fields:
             raise UpstreamProtocol("unusable status or too many header fields")
+        if not parser.get_http_version().startswith("1.") or not _REASON.fullmatch(self._reason):
+            raise UpstreamProtocol("unusable status line")
         self.head = ResponseHead(status, self._reason, fields)
 
     def on_body(self, data: bytes) -> None:
         if self.complete:  # a second response in the same read
             self.extra = True
         else:
+            self._barren = 0
             self._body.append(data)
 
     def on_message_begin(self) -> None:
@@ -221,10 +245,19 @@ def relayed_head(head: ResponseHead, own: bytes, *, minor: int, keep_alive: bool
     )
 
 
-def redacted_head(head: ResponseHead, own: bytes, *, length: int, keep_alive: bool) -> bytes:
+def redacted_lines(head: ResponseHead, secret: Secret | None) -> list[bytes]:
+    """The harmless field lines of a refusal whose body is replaced: none that describes the body or holds the key."""
+    return [
+        line
+        for line in head.relayed
+        if line.split(b":", 1)[0].lower() not in _REDACTED
+        and not (secret is not None and secret.appears_in(line.decode("latin-1")))
+    ]
+
+
+def redacted_head(head: ResponseHead, own: bytes, secret: Secret | None, *, length: int, keep_alive: bool) -> bytes:
     """Head of an answer whose body is replaced: the upstream's status and harmless fields, a JSON body of ours."""
-    lines = [b"HTTP/1.1 %d %s" % (head.status, head.reason)]
-    lines += [line for line in head.relayed if line.split(b":", 1)[0].lower() not in _REDACTED]
+    lines = [b"HTTP/1.1 %d %b" % (head.status, _REASONS[head.status]), *redacted_lines(head, secret)]
     lines.append(b"content-type: application/json")
     lines.append(b"content-length: %d" % length)
     if not keep_alive:

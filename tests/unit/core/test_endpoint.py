@@ -52,6 +52,7 @@ def test_the_authority_is_what_a_host_header_carries(url: str, authority: str) -
     assert parse_endpoint(url).authority == authority
 
 
+@pytest.mark.guarantee("U2", "U8")
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -115,6 +116,7 @@ AMBIGUOUS = (
 )
 
 
+@pytest.mark.guarantee("U2")
 @pytest.mark.parametrize("host", AMBIGUOUS.split())
 def test_an_ambiguous_spelling_of_an_ipv4_address_is_refused(host: str) -> None:
     with pytest.raises(ValueError, match="ambiguous"):
@@ -143,6 +145,7 @@ def test_a_url_of_2048_characters_is_the_longest() -> None:
         parse_endpoint(url + "a")
 
 
+@pytest.mark.guarantee("K1")
 @pytest.mark.parametrize(
     "url", ["http://user:sk-canary-77@host", "sk-canary-77", "sk-canary-77://x", "http://h?k=sk-canary-77"]
 )

@@ -28,6 +28,7 @@ def embedded(address: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.guarantee("U2")
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
@@ -87,6 +88,7 @@ def test_every_other_address_is_permitted_private_ones_included(address: str) ->
     assert refused_address(address) is None
 
 
+@pytest.mark.guarantee("U2")
 @pytest.mark.parametrize("form", embedded(METADATA))
 @pytest.mark.parametrize("address", [METADATA, "168.63.129.16", "192.0.0.192", "100.100.100.200"])
 def test_a_metadata_address_is_refused_in_every_ipv6_disguise(address: str, form: str) -> None:

@@ -19,6 +19,7 @@ def test_reveal_gives_the_value() -> None:
     assert SECRET.reveal() == CANARY
 
 
+@pytest.mark.guarantee("K1")
 @pytest.mark.parametrize(
     "printed",
     [
@@ -46,6 +47,7 @@ def test_resolved_route_debug_redacts_api_key() -> None:
     assert "***" in repr(candidate)
 
 
+@pytest.mark.guarantee("K1")
 def test_a_traceback_shows_no_value() -> None:
     def fail(key: Secret) -> None:
         raise ValueError(f"cannot use {key}")

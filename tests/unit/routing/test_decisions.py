@@ -39,6 +39,7 @@ def test_further_patterns_match_only_where_a_route_lists_the_dialect(path: str) 
     assert match_pattern("POST", path, (candidate("openai_embeddings", "anthropic_messages"),))
 
 
+@pytest.mark.guarantee("T1")
 @pytest.mark.parametrize(
     ("host", "port", "expected"),
     [("inference.local", "443", True), ("INFERENCE.LOCAL.", "443", True), ("inference.local", "0443", False)],
@@ -56,6 +57,7 @@ def test_the_first_candidate_that_fits_is_selected() -> None:
         select_candidate((), "b")
 
 
+@pytest.mark.guarantee("U8")
 @pytest.mark.parametrize(
     ("base", "path", "expected"),
     [

@@ -38,12 +38,14 @@ def test_the_last_boundary_is_behind_the_last_empty_line(data: bytes, end: int) 
     assert last_boundary(data) == end
 
 
+@pytest.mark.guarantee("R4")
 @given(EVENTS, st.lists(st.integers(0, 200), max_size=30), st.sampled_from([5, 20, 10_000]))
 def test_any_splitting_loses_and_reorders_nothing(data: bytes, cuts: list[int], limit: int) -> None:
     pieces, tail = run(data, cuts, limit)
     assert b"".join(pieces) + tail.finish() == data
 
 
+@pytest.mark.guarantee("R8")
 @given(EVENTS, st.lists(st.integers(0, 200), max_size=30))
 def test_any_splitting_lets_through_whole_events_only(data: bytes, cuts: list[int]) -> None:
     pieces, tail = run(data, cuts, 10_000)

@@ -1,0 +1,152 @@
+"""A name server that counts and lies, in a network of its own.
+
+The process alone sees it, by a resolv.conf mounted over the machine's, so every resolver that a library might bring
+along is caught, not only the one that the code is known to use. Prints one JSON object.
+"""
+
+import fcntl
+import json
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.support.door import Door, candidate
+from tests.support.raw_client import post
+from tests.support.upstream import Upstream
+
+METADATA = "169.254.169.254"
+_SIOCSIFFLAGS, _SIOCGIFFLAGS, _SIOCSIFADDR, _IFF_UP = 0x8914, 0x8913, 0x8916, 1
+_A, _AAAA = 1, 28
+
+
+def bring_up(name: str, address: str | None = None) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        if address is not None:
+            packed = struct.pack("16sHH4s8x", name.encode(), socket.AF_INET, 0, socket.inet_aton(address))
+            fcntl.ioctl(control, _SIOCSIFADDR, packed)
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", name.encode(), _IFF_UP))
+
+
+class NameServer:
+    """Answers from a script: for each name a list of address lists, one per look-up, the last for ever."""
+
+    def __init__(self, answers: dict[str, list[list[str]]]) -> None:
+        self._answers: dict[str, Iterator[list[str]]] = {
+            name: iter([*lists, *[lists[-1]] * 100]) for name, lists in answers.items()
+        }
+        self.asked: list[str] = []
+        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sock.bind(("127.0.0.1", 53))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            query, client = self._sock.recvfrom(2048)
+            at, labels = 12, []
+            while query[at]:
+                labels.append(query[at + 1 : at + 1 + query[at]].decode("latin-1"))
+                at += 1 + query[at]
+            name, question = ".".join(labels).lower(), query[12 : at + 5]
+            self.asked.append(name)
+            addresses = []
+            if question[-4:-2] == struct.pack(">H", _A) and name in self._answers:
+                addresses = next(self._answers[name])
+            records = b"".join(
+                struct.pack(">HHHIH4s", 0xC00C, _A, 1, 0, 4, socket.inet_aton(address)) for address in addresses
+            )
+            head = query[:2] + struct.pack(">HHHHH", 0x8180, 1, len(addresses), 0, 0)
+            self._sock.sendto(head + question + records, client)
+
+
+def count_door_queries(names: NameServer, connects: list[str]) -> dict[str, Any]:
+    """How the door answers CONNECTs, how many names it asked for meanwhile, and how many one real look-up takes."""
+    with Door(candidate("http://counted.example:9/v1")) as door:
+        statuses = []
+        for authority in connects:
+            with door.connect() as client:
+                client.send(b"CONNECT %b HTTP/1.1\r\nHost: x\r\n\r\n" % authority.encode("latin-1"))
+                statuses.append(int(client.read_until(b"\r\n\r\n").split(b" ")[1]))
+        asked = list(names.asked)
+        with door.tunnel() as client:
+            client.send(post())
+            assert client.answer().status == 503
+        return {"statuses": statuses, "asked": asked, "control": [each for each in names.asked if each not in asked]}
+
+
+def rebind(names: NameServer) -> dict[str, Any]:
+    """A name that is harmless when first asked for and a metadata address later; and one that is both at once."""
+    with Upstream() as good, socket.create_server((METADATA, 0)) as forbidden:
+        port = good.url.split(":")[2].split("/")[0]
+        # The metadata service's port is the same, so only its address keeps it from being dialled.
+        with socket.create_server((METADATA, int(port))) as twin:
+            routes = [
+                candidate(f"http://{name}.example:{port}/v1", protocols=(protocol,))
+                for name, protocol in (("flips", "openai_chat_completions"), ("mixed", "openai_completions"))
+            ]
+            seen: list[Any] = []
+            with Door(*routes) as door:
+                for path in (b"/v1/chat/completions", b"/v1/chat/completions", b"/v1/completions"):
+                    with door.tunnel() as client:
+                        client.send(post(path=path, fields=b"Connection: close\r\n"))
+                        if len(seen) != 1:
+                            peer = good.accept()
+                            host = (peer.request().value(b"host") or b"").decode()
+                            peer.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+                        else:
+                            host = ""
+                        seen.append([client.answer().status, host.partition(":")[0]])
+            dialled = 0
+            for listener in (twin, forbidden):
+                listener.settimeout(0.05)
+                try:
+                    listener.accept()[0].close()
+                    dialled += 1
+                except TimeoutError:
+                    pass
+    return {"seen": seen, "metadata connections": dialled, "asked": sorted(set(names.asked))}
+
+
+def main() -> None:
+    scenario, arguments = sys.argv[1], json.loads(sys.argv[2])
+    bring_up("lo")
+    bring_up("lo:1", METADATA)
+    with tempfile.TemporaryDirectory() as directory:
+        for path, text in (
+            ("/etc/resolv.conf", "nameserver 127.0.0.1\n"),
+            ("/etc/nsswitch.conf", "hosts: files dns\n"),
+        ):
+            own = Path(directory) / Path(path).name
+            own.write_text(text)
+            if Path(path).exists():
+                subprocess.run(["mount", "--bind", str(own), path], check=True)
+        names = NameServer(
+            {
+                "flips.example": [["127.0.0.1"], [METADATA]],
+                "mixed.example": [[METADATA, "127.0.0.1", METADATA]],
+            }
+        )
+        result = count_door_queries(names, arguments) if scenario == "door" else rebind(names)
+        for path in ("/etc/resolv.conf", "/etc/nsswitch.conf"):
+            subprocess.run(["umount", path], check=False, stderr=subprocess.DEVNULL)
+    print(json.dumps(result))
+
+
+def in_own_network(scenario: str, arguments: list[str]) -> dict[str, Any]:
+    """Run a scenario in a network of its own. Needs root."""
+    command = ["unshare", "--net", "--mount", sys.executable, "-m", "tests.support.name_server"]
+    finished = subprocess.run(
+        [*command, scenario, json.dumps(arguments)], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    result: dict[str, Any] = json.loads(finished.stdout)
+    return result
+
+
+if __name__ == "__main__":
+    main()
