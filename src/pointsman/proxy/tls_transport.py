@@ -69,6 +69,8 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._inner.connection_lost(exc)
         else:
             self._settle("connection lost during the TLS handshake")
+        # It may hold what could not be written, and we are in a cycle with the inner protocol.
+        self._raw = None
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
