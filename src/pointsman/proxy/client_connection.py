@@ -104,6 +104,8 @@ class ClientConnection(asyncio.Protocol):
         # The transport refers to us: together they would wait for a full collection, at 15 KB a connection.
         self._transport = None
         self._sweep.discard(self)
+        # We and a TLS transport hold each other, and it holds buffers of up to one read's size.
+        self._transport = None
         self._on_lost(self)
 
     def pause_writing(self) -> None:
