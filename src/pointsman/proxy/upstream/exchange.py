@@ -19,6 +19,9 @@ IDLE = "chunk idle timeout exceeded"
 READ_ERROR = "upstream read error"
 TOO_LARGE = "exceeded maximum streaming body size"
 
+_EARLY_BYTES = 64 * 1024
+"""What may come before there is a sink. The event loop reads megabytes in one turn, before any task wakes."""
+
 
 class StaleConnection(Exception):
     """A kept connection turned out to be dead before a byte of the response came."""
@@ -75,6 +78,8 @@ class Exchange:
         self._error: UpstreamError | StaleConnection | None = None
         self._truncated = ""
         self._received = 0
+        self._early = 0
+        self._held_back = False
         self._paused = False
         self._seen_any = False
         self._last_byte = sweep.now()
@@ -103,6 +108,9 @@ class Exchange:
         """Send the body into the sink. Returns why it was truncated, or an empty string."""
         self._sink = sink
         self._last_byte = self._sweep.now()
+        if self._held_back and self._line is not None:
+            self._held_back = False
+            self._line.resume_reading()
         self._pass_on()
         if self._line is not None and not self._truncated:
             if not self._received:
@@ -159,6 +167,10 @@ class Exchange:
             self._pass_on()
         elif reader.head is not None:
             self._wake()
+            self._early += len(data)
+            if self._early > _EARLY_BYTES and self._line is not None:
+                self._held_back = True
+                self._line.pause_reading()
 
     def lost(self, *, clean: bool) -> None:
         """The connection has ended: by the upstream's close, or (not `clean`) by a fault."""
