@@ -101,11 +101,10 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone()
         self._closed = True
-        # The transport refers to us: together they would wait for a full collection, at 15 KB a connection.
+        # The transport refers to us, and a TLS transport holds buffers of up to one read's size: together they would
+        # wait for a full collection.
         self._transport = None
         self._sweep.discard(self)
-        # We and a TLS transport hold each other, and it holds buffers of up to one read's size.
-        self._transport = None
         self._on_lost(self)
 
     def pause_writing(self) -> None:
