@@ -49,7 +49,9 @@ def _rows(examination: Examination, diagnosis: Diagnosis) -> list[tuple[str, ...
     client = examination.client
     first, *others = _mends(examination, diagnosis)
     uses = "by its -proxy" if client.kind is Kind.OPENSSL and examination.uses_door else _WORDS[examination.uses_door]
-    head = (client.name, client.version, uses, _WORDS[examination.trusts_authority], first)
+    twins = [each for each in diagnosis.examinations if each.client.name == client.name]
+    name = client.name if len(twins) == 1 else f"{client.path} {client.library}".rstrip()
+    head = (name, client.version, uses, _WORDS[examination.trusts_authority], first)
     return [head, *(("", "", "", "", other) for other in others)]
 
 

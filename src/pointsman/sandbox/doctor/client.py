@@ -23,7 +23,7 @@ class Kind(StrEnum):
     JAVA = "java"
 
 
-PYTHON_LIBRARIES = ("urllib", "requests", "httpx", "aiohttp", "openai", "anthropic")
+PYTHON_LIBRARIES = ("urllib", "requests", "httpx", "httpx2", "aiohttp", "openai", "anthropic")
 NODE_LIBRARIES = ("openai", "@anthropic-ai/sdk")
 
 
@@ -45,6 +45,12 @@ class Client:
     def name(self) -> str:
         """What the operator calls it."""
         return f"{self.path.rpartition('/')[2]} {self.library}".rstrip()
+
+    @property
+    def words(self) -> frozenset[str]:
+        """What it may be asked for by."""
+        words = {self.kind.value, self.path.rpartition("/")[2], self.library} - {""}
+        return frozenset(words | {"python3"} if self.kind is Kind.PYTHON else words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from pointsman.sandbox.doctor.environment_findings import (
 from pointsman.sandbox.doctor.examine import Examination, examine_all
 from pointsman.sandbox.doctor.host_findings import judge_host
 from pointsman.sandbox.doctor.practice_door import SANDBOX_HOSTS_FILE_NAMES_DOOR, practice_door
-from pointsman.sandbox.doctor.survey import survey
+from pointsman.sandbox.doctor.survey import Survey, survey
 from pointsman.sandbox.host import look_at_host
 
 _OUTSIDE = "ask outside: pointsman doctor --inference-routes FILE"
@@ -114,9 +114,16 @@ async def _examine(
     found = await survey(environ, task.directory if isolated else "", task.only, tuple(AGENTS))
     agents = tuple(judge_agent(name, each, environ, _configs(name, environ, task.directory), task.directory)
                    for name, each in found.agents.items())  # fmt: skip
+    findings += _absent(task.only, found)
     clients = found.clients if door.is_door or situation.by_hosts_file else ()
     examinations = await examine_all(clients, situation, task.seconds, lambda done: tell(done, len(clients)))
     return Diagnosis(True, situation, findings, tuple(examinations), agents)
+
+
+def _absent(wanted: Sequence[str], found: Survey) -> tuple[Finding, ...]:
+    present = {word for client in found.clients for word in client.words} | set(found.agents)
+    mend = "check the spelling, or whether it is on PATH"
+    return tuple(Finding(name, State.MEND, "not found on this machine", mend) for name in wanted if name not in present)
 
 
 def _find_door(environ: Mapping[str, str]) -> DoorFacts:

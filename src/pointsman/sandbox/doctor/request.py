@@ -35,9 +35,8 @@ def ask():
         import requests
         answer = requests.get(url, allow_redirects=False)
         say(answer.status_code, answer.headers)
-    elif library == "httpx":
-        import httpx
-        answer = httpx.get(url, timeout=None)
+    elif library in ("httpx", "httpx2"):
+        answer = __import__(library).get(url, timeout=None)
         say(answer.status_code, answer.headers)
     elif library == "aiohttp":
         import asyncio, aiohttp

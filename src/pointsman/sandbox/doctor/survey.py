@@ -73,7 +73,7 @@ async def survey(
                 if (path := search.find(name)) and (not wanted or name in wanted)
             }
     found = [client for task in (*plain, python) for client in task.result()]
-    chosen = tuple(client for client in found if not wanted or wanted & _words(client))
+    chosen = tuple(client for client in found if not wanted or wanted & client.words)
     return Survey(chosen, {name: (search.find(name) or "", task.result()) for name, task in agents.items()})
 
 
@@ -83,11 +83,6 @@ def _libraries(kind: Kind) -> tuple[str, ...]:
 
 def _wants_python(wanted: frozenset[str]) -> bool:
     return bool(wanted & {*PYTHON_LIBRARIES}) or any(_PYTHON.fullmatch(name) for name in wanted)
-
-
-def _words(client: Client) -> set[str]:
-    words = {client.kind.value, client.path.rpartition("/")[2], client.library}
-    return words | {"python3"} if client.kind is Kind.PYTHON else words
 
 
 class _Search:
@@ -135,14 +130,7 @@ class _Search:
         ]
 
     async def pythons(self) -> list[Client]:
-        paths: list[str] = []
-        for directory in self._path:
-            try:
-                names = sorted(name for name in os.listdir(directory) if _PYTHON.fullmatch(name))
-            except OSError:
-                continue
-            # The plainest name that leads to an interpreter is the one that is shown.
-            paths += sorted((os.path.join(directory, name) for name in names), key=_plainest)
+        paths = self._interpreters()
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._python(path)) for path in paths]
         seen: set[str] = set()
@@ -156,6 +144,20 @@ class _Search:
             clients += [Client(Kind.PYTHON, path, found, name, version) for name, found in facts["libraries"].items()]
         return clients
 
+    def _interpreters(self) -> list[str]:
+        """In the order of PATH; of several names for one thing in one directory the plainest."""
+        found: dict[tuple[str, str], str] = {}
+        for directory in self._path:
+            try:
+                names = [name for name in os.listdir(directory) if _PYTHON.fullmatch(name)]
+            except OSError:
+                continue
+            for name in sorted(names, key=_plainest):
+                path = os.path.join(directory, name)
+                # An environment's interpreter is a link to another one, but not the same thing.
+                found.setdefault((os.path.realpath(directory), os.path.realpath(path)), path)
+        return list(found.values())
+
     async def _python(self, path: str) -> dict[str, Any]:
         argv = (path, "-c", _PYTHON_FACTS, *(name for name in PYTHON_LIBRARIES if name != "urllib"))
         said = await run(argv, self._environ, self._place, _SECONDS)
@@ -163,8 +165,7 @@ class _Search:
         return facts if facts.get("version", "").startswith("3.") else {}
 
 
-def _plainest(path: str) -> tuple[bool, int]:
-    name = path.rpartition("/")[2]
+def _plainest(name: str) -> tuple[bool, int]:
     return (name != "python3", len(name))
 
 
