@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from pointsman.sandbox.doctor.reading import Finished
 
-_MOST_OUTPUT = 256 * 1024
+MOST_OUTPUT = 256 * 1024
 """Bytes; verbose clients say about 10 KiB for one request."""
 _COULD_NOT_START = 126
 
@@ -39,7 +39,7 @@ async def run(
         async with asyncio.timeout(seconds):
             assert process.stdout is not None
             while data := await process.stdout.read(1 << 16):
-                output += data[: _MOST_OUTPUT - len(output)]
+                output += data[: MOST_OUTPUT - len(output)]
             await process.wait()
     except TimeoutError:
         timed_out = True

@@ -1,0 +1,103 @@
+"""`pointsman doctor` as its user runs it: outside, and inside a real sandbox. Needs root, as CI has."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import POINTSMAN
+
+ROUTES = """
+routes:
+  - route: inference.local
+    endpoint: mock://canned
+    model: mock-model
+    protocols: [openai_chat_completions, model_discovery]
+"""
+CANARY = "sk-canary-7710af"
+PATH = f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"
+
+
+@pytest.fixture
+def routes(tmp_path: Path) -> Path:
+    path = tmp_path / "routes.yaml"
+    path.write_text(ROUTES)
+    return path
+
+
+def doctor(
+    *arguments: str, before: tuple[str, ...] = (), environ: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*before, POINTSMAN, "doctor", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=55,
+        env={"PATH": PATH, "HOME": "/nonexistent", "OPENAI_API_KEY": CANARY, **(environ or {})},
+        check=False,
+    )
+
+
+def inside(routes: Path, *prefix: str) -> tuple[str, ...]:
+    return (POINTSMAN, "sandbox", "run", "--inference-routes", str(routes), "--", *prefix)
+
+
+def test_inside_a_sandbox_the_ordinary_clients_need_nothing(routes: Path) -> None:
+    finished = doctor("-o", "json", "curl", "git", "openssl", "urllib", before=inside(routes))
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    told = json.loads(finished.stdout)
+    assert told["inside"] is True
+    assert {each["kind"] for each in told["clients"]} == {"curl", "git", "openssl", "python"}
+    assert all(each["uses_door"] and each["trusts_authority"] for each in told["clients"])
+    findings = {each["subject"]: each["state"] for each in told["findings"]}
+    assert {findings[name] for name in ("door", "route", "certificate", "proxy variables", "CA files")} == {"ok"}
+
+
+def test_inside_without_any_certificate_variable_the_mend_is_found_and_tried(routes: Path) -> None:
+    finished = doctor("curl", before=inside(routes, "env", "-u", "CURL_CA_BUNDLE", "-u", "SSL_CERT_FILE"))
+    assert finished.returncode == 1
+    pattern = r"curl +[\d.]+ +yes +no +export CURL_CA_BUNDLE=/\S+/ca-bundle\.pem +\(tried: it works\)"
+    assert re.search(pattern, finished.stdout), finished.stdout
+    assert finished.stdout.rstrip().endswith("to mend: curl")
+
+
+def test_outside_it_predicts_with_a_throwaway_door_and_looks_at_the_host() -> None:
+    finished = doctor("curl", "wget", environ={"HTTPS_PROXY": "http://192.0.2.1:9", "SSL_CERT_DIR": "/etc/ssl/certs"})
+    assert finished.returncode == 1
+    assert finished.stdout.startswith("outside a sandbox: ")
+    assert re.search(r"curl +[\d.]+ +yes +yes +-\n", finished.stdout), finished.stdout
+    assert "wget --ca-certificate=$SSL_CERT_FILE …" in finished.stdout
+    assert re.search(r"ok +isolation as root ", finished.stdout) or os.geteuid() != 0
+    assert finished.stdout.rstrip().endswith("to mend: wget")
+    assert CANARY not in finished.stdout + finished.stderr
+    assert finished.stderr == ""
+
+
+def test_the_hosts_of_a_route_file_are_reached_only_when_asked(tmp_path: Path) -> None:
+    file = tmp_path / "routes.yaml"
+    file.write_text(
+        "routes:\n  - endpoint: http://127.0.0.1:9/v1\n    model: m\n"
+        "    protocols: [openai_chat_completions]\n    api_key_env: OPENAI_API_KEY\n"
+    )
+    finished = doctor("--outside", "--inference-routes", str(file), "-o", "json", "curl")
+    assert finished.returncode == 1
+    (endpoint,) = json.loads(finished.stdout)["endpoints"]
+    assert (endpoint["endpoint"], endpoint["failure"]) == ("http://127.0.0.1:9", "refused")
+    assert endpoint["mend"] == "start the model server, or correct the port"
+    assert CANARY not in finished.stdout
+    assert json.loads(doctor("--outside", "-o", "json", "curl").stdout)["endpoints"] == []
+
+
+def test_what_cannot_be_is_said_and_not_guessed(tmp_path: Path) -> None:
+    unknown = doctor("--outside", "crul")
+    assert unknown.returncode == 1
+    assert "not found on this machine" in unknown.stdout
+    bad = doctor("--inference-routes", str(tmp_path / "absent.yaml"))
+    assert bad.returncode == 1
+    assert "no such file" in bad.stderr
+    assert doctor("--inside", "--inference-routes", "x").returncode == 2
+    assert doctor("--timeout", "0.9").returncode == 2
