@@ -22,13 +22,16 @@ from tests.support.door import KEY, candidate
 def server(context: ssl.SSLContext | None = None) -> Iterator[tuple[int, list[bytes]]]:
     """Accepts connections, makes the handshake if it has a context, and keeps what it is sent inside."""
     heard: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    # The last connection is known by its address: when it is accepted, all before it have been heard.
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as last:
+        last.bind(("127.0.0.1", 0))
+        end = last.getsockname()
 
         def serve() -> None:
             while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
+                connection, address = listener.accept()
+                if address == end:
+                    connection.close()
                     return
                 with connection, contextlib.suppress(OSError):
                     connection.settimeout(20)
@@ -44,7 +47,7 @@ def server(context: ssl.SSLContext | None = None) -> Iterator[tuple[int, list[by
         try:
             yield listener.getsockname()[1], heard
         finally:
-            listener.shutdown(socket.SHUT_RDWR)
+            last.connect(listener.getsockname())
             thread.join(10)
 
 
