@@ -31,7 +31,7 @@ debian_packages() {
 new_enough "$python" ||
   { say "Pointsman needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 setup"; exit 1; }
 "$python" -c 'import ensurepip, venv' 2>/dev/null || debian_packages python3-venv
-debian_packages ca-certificates curl git openssl wget
+debian_packages bubblewrap ca-certificates curl git openssl wget
 
 say "installing Python packages into .venv"
 [ -x .venv/bin/python ] || "$python" -m venv .venv

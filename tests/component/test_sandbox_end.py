@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sandboxes import sandbox
+
 PYTHON = sys.executable
 SUPERVISOR = (PYTHON, "-m", "tests.support.supervisor")
 DAEMONS = """
@@ -45,41 +47,52 @@ def work(tmp_path: Path) -> Path:
     return directory
 
 
+def descendants(process: int, generations: int) -> list[int]:
+    found = []
+    for _ in range(generations):
+        (process,) = children(process)
+        found.append(process)
+    return found
+
+
 def children(process: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
-@pytest.mark.parametrize("isolation", ["netns", "none"])
-def test_daemons_end_with_the_command(work: Path, isolation: str) -> None:
-    command = [*SUPERVISOR, isolation, str(work), PYTHON, "-c", DAEMONS, "leave"]
-    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=30, check=True)
-    assert isolation == "none" or not Path(finished.stdout.strip()).exists()
+@pytest.mark.parametrize("isolation", ["netns", "bwrap", "none"])
+def test_daemons_end_with_the_command(isolation: str) -> None:
+    with sandbox(isolation) as made:
+        finished = made.run(made.python, "-c", DAEMONS, "leave")
+        assert finished.returncode == 0, finished.stderr
+        assert isolation == "none" or not Path(finished.stdout.strip()).parent.exists()
 
 
 @pytest.mark.parametrize(
     ("isolation", "victim"),
-    [("netns", "supervisor"), ("netns", "keeper"), ("netns", "init"), ("netns", "both"), ("none", "supervisor")],
+    [
+        *(("netns", victim) for victim in ("supervisor", "keeper", "init", "both")),
+        *(("bwrap", victim) for victim in ("supervisor", "keeper", "bwrap", "init", "both")),
+        ("none", "supervisor"),
+    ],
 )
-def test_nothing_is_left_when_a_side_is_killed(work: Path, isolation: str, victim: str) -> None:
-    command = [*SUPERVISOR, isolation, str(work), PYTHON, "-c", DAEMONS, "stay"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervisor:
-        assert supervisor.stdout is not None
-        home = supervisor.stdout.readline().strip()
-        (keeper,) = children(supervisor.pid)
-        victims = {
-            "supervisor": [supervisor.pid],
-            "keeper": [keeper],
-            "init": children(keeper),
-            "both": [keeper, supervisor.pid],
-        }[victim]
-        for each in victims:
-            os.kill(each, signal.SIGKILL)
-        assert supervisor.stdout.read() == ""
-        assert supervisor.wait(10) == (-9 if supervisor.pid in victims else 137)
-    if victim == "both":
-        shutil.rmtree(home, ignore_errors=True)  # nobody who knew of it may be left
-    elif isolation == "netns":
-        assert not Path(home).exists()
+def test_nothing_is_left_when_a_side_is_killed(isolation: str, victim: str) -> None:
+    with sandbox(isolation) as made:
+        command = made.supervisor(made.python, "-c", DAEMONS, "stay")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=made.environment()) as supervisor:
+            assert supervisor.stdout is not None
+            home = supervisor.stdout.readline().strip()
+            (keeper,) = children(supervisor.pid)
+            line = [supervisor.pid, keeper, *descendants(keeper, {"bwrap": 2, "netns": 1, "none": 0}[isolation])]
+            chosen = {"supervisor": line[:1], "keeper": line[1:2], "bwrap": line[2:3], "init": line[-1:]}
+            victims = chosen.get(victim, line[:2])
+            for each in reversed(victims):
+                os.kill(each, signal.SIGKILL)
+            assert supervisor.stdout.read() == ""
+            assert supervisor.wait(10) == (-9 if supervisor.pid in victims else 137)
+        if victim == "both":
+            shutil.rmtree(Path(home).parent, ignore_errors=True)  # nobody who knew of it may be left
+        elif isolation != "none":
+            assert not Path(home).parent.exists()
 
 
 def test_groups_and_inheritable_capabilities_of_the_caller_stay_outside(work: Path) -> None:
@@ -103,12 +116,12 @@ def test_mounts_stay_inside_even_where_they_would_be_shared(work: Path) -> None:
 def test_a_supervisor_that_is_already_gone_is_noticed_by_the_launcher(work: Path) -> None:
     code = """
 import json, os, socket, subprocess, sys
-from pointsman.sandbox.isolation import LAUNCHER
+from pointsman.sandbox.orders import launcher
 ours, theirs = socket.socketpair()
 orders = {"supervisor": os.getppid(), "isolation": "none", "argv": ["echo", "ran"], "cwd": "/", "path": "/bin/echo"}
 ours.sendall(json.dumps(orders).encode() + b"\\n" + json.dumps({"environment": {}}).encode() + b"\\n")
-launcher = subprocess.run([*LAUNCHER, str(theirs.fileno())], pass_fds=[theirs.fileno()])
-print(launcher.returncode)
+ended = subprocess.run([*launcher("main"), str(theirs.fileno())], pass_fds=[theirs.fileno()])
+print(ended.returncode)
 """
     finished = subprocess.run([PYTHON, "-c", code], stdout=subprocess.PIPE, text=True, timeout=30, check=True)
     assert finished.stdout == "125\n"

@@ -5,27 +5,25 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-PYTHON = sys.executable
+from tests.support.sandboxes import Sandbox, sandbox
 
 
 class Terminal:
     """The person's end of a terminal on which a supervisor runs a command."""
 
-    def __init__(self, isolation: str, cwd: Path, *argv: str) -> None:
+    def __init__(self, inside: Sandbox, *argv: str) -> None:
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [PYTHON, "-m", "tests.support.supervisor", isolation, str(cwd), *argv],
+            inside.supervisor(*argv),
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env={**os.environ, "TERMINAL": "1", "PS1": "$ ", "TERM": "dumb"},
+            env=inside.environment(TERMINAL="1", PS1="$ ", TERM="dumb"),
         )
         os.close(slave)
         self.seen = ""
@@ -49,11 +47,10 @@ class Terminal:
         os.close(self.master)
 
 
-@pytest.fixture(params=["netns", "none"])
-def isolation(request: pytest.FixtureRequest) -> str:
-    if os.geteuid() != 0:
-        pytest.fail("these tests make network namespaces: run them as root, as CI does")
-    return str(request.param)
+@pytest.fixture(params=["netns", "bwrap", "none"])
+def inside(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    with sandbox(request.param) as made:
+        yield made
 
 
 @pytest.fixture
@@ -64,21 +61,14 @@ def terminals() -> Iterator[list[Terminal]]:
         each.close()
 
 
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    directory = tmp_path / "work"
-    directory.mkdir(mode=0o755)
-    return directory
-
-
 COUNTING = """
-import signal
+import os, signal
 counts = {"INT": 0}
 def interrupted(*_):
     counts["INT"] += 1
-    print("interrupted", flush=True)
+    os.write(1, b"interrupted\\n")
 def asked(*_):
-    print("count", counts["INT"], flush=True)
+    os.write(1, b"count %d\\n" % counts["INT"])
 signal.signal(signal.SIGINT, interrupted)
 signal.signal(signal.SIGUSR1, asked)
 print("ready", flush=True)
@@ -88,9 +78,9 @@ while True:
 
 
 def test_ctrl_c_reaches_the_command_once_and_a_sent_signal_still_does(
-    terminals: list[Terminal], isolation: str, work: Path
+    terminals: list[Terminal], inside: Sandbox
 ) -> None:
-    terminal = Terminal(isolation, work, PYTHON, "-c", COUNTING)
+    terminal = Terminal(inside, inside.python, "-c", COUNTING)
     terminals.append(terminal)
     terminal.expect("ready")
     for count in (1, 2):
@@ -105,9 +95,9 @@ def test_ctrl_c_reaches_the_command_once_and_a_sent_signal_still_does(
 
 
 def test_a_shell_has_job_control_and_the_terminal_comes_back_after_it(
-    terminals: list[Terminal], isolation: str, work: Path
+    terminals: list[Terminal], inside: Sandbox
 ) -> None:
-    terminal = Terminal(isolation, work, "bash", "--norc", "--noprofile", "-i")
+    terminal = Terminal(inside, "bash", "--norc", "--noprofile", "-i")
     terminals.append(terminal)
     terminal.expect("$ ")
     assert "no job control" not in terminal.seen
@@ -126,7 +116,7 @@ def test_a_shell_has_job_control_and_the_terminal_comes_back_after_it(
 
 @pytest.mark.parametrize("own_group", [False, True])
 def test_a_command_that_stops_itself_stops_the_whole_job_until_it_is_resumed(
-    terminals: list[Terminal], isolation: str, work: Path, own_group: bool
+    terminals: list[Terminal], inside: Sandbox, own_group: bool
 ) -> None:
     code = f"""
 import os, signal
@@ -135,7 +125,7 @@ print("ready", flush=True)
 os.kill(os.getpid(), signal.SIGSTOP)
 print("resumed", flush=True)
 """
-    terminal = Terminal(isolation, work, PYTHON, "-c", code)
+    terminal = Terminal(inside, inside.python, "-c", code)
     terminals.append(terminal)
     terminal.expect("ready")
     _, status = os.waitpid(terminal.process.pid, os.WUNTRACED)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import POINTSMAN, run_to_end
+from tests.support.sandboxes import sandbox
 
 MOCK = """
 routes:
@@ -89,6 +90,25 @@ print(os.access("/etc/hosts", os.W_OK), open("/etc/hosts").read())
     assert hosts.startswith("False ")
     assert set(before.decode().splitlines()) <= set(hosts.removeprefix("False ").splitlines())
     assert Path("/etc/hosts").read_bytes() == before
+
+
+def test_a_person_without_root_gets_the_same_door_and_no_view_of_their_home(routes: Path) -> None:
+    with sandbox("bwrap") as person:
+        file = person.work / "routes.yaml"
+        file.write_text(MOCK + "    api_key: canary-77\n")
+        url = "https://inference.local/v1/chat/completions"
+        script = f"curl -sS {url} -d {{}} && curl -sS --noproxy '*' {url} -d {{}} && ls -A .. && cat routes.yaml"
+        pointsman = [person.python, "-c", "from pointsman.cli.main import main; main()"]
+        argv = [*pointsman, "sandbox", "run", "--inference-routes", "routes.yaml", "--", "sh", "-c", script]
+        finished = subprocess.run(
+            person.as_operator("sh", "-c", 'cd "$0" && exec "$@"', str(person.work), *argv),
+            env=person.environment(), capture_output=True, text=True, timeout=40, check=False,
+        )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    assert "isolation=bwrap" in finished.stderr
+    assert finished.stdout.count('"model":"mock-model"') == 2
+    assert finished.stdout.endswith("work\n")
+    assert "canary-77" not in finished.stdout
 
 
 def test_nothing_exists_inside_but_loopback_and_the_door(routes: Path) -> None:

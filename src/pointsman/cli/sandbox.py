@@ -56,17 +56,18 @@ def proxy(routes: str, listen: str, ca_dir: Path, ocsf_log: str) -> None:
 @click.option("--inference-routes", "routes", required=True, metavar="FILE", help=_ROUTES_HELP)
 @click.option(
     "--isolation",
-    type=click.Choice(["auto", "netns", "none"]),
+    type=click.Choice(["auto", "netns", "bwrap", "none"]),
     default="auto",
     show_default=True,
-    help="netns: a network namespace with nothing in it but the door (needs root). none: no protection at all.",
+    help="auto: netns as root, else bwrap. netns: namespaces made by root. bwrap: the same without root. "
+    "none: no protection at all.",
 )
-@click.option("--user", metavar="NAME", help="Whom the command runs as. Default: who called sudo, else nobody.")
+@click.option("--user", metavar="NAME", help="Whom root runs the command as. Default: who called sudo, else nobody.")
 @click.option(
     "--expose",
     multiple=True,
-    metavar="DIR",
-    help="Let the command use DIR although its user may not enter what is above.",
+    metavar="PATH",
+    help="Let the command use PATH too, though it is in a home or below what its user may not enter.",
 )
 @click.option("--ocsf-log", default="", metavar="FILE", help=_LOG_HELP)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -77,19 +78,21 @@ def run_command(  # one parameter per option
 
     \b
     Examples:
+      pointsman sandbox run --inference-routes routes.yaml -- python agent.py
       sudo pointsman sandbox run --inference-routes routes.yaml -- python agent.py
-      sudo pointsman sandbox run --inference-routes routes.yaml --user "$USER" -- bash
+      pointsman sandbox run --inference-routes routes.yaml --expose ~/.cache/pip -- bash
 
-    Proxy, certificates, base URLs and placeholder keys are in its environment; your own keys are not. Exits with
-    COMMAND's status, or 125 when it could not be started.
+    Without root it takes bubblewrap. COMMAND may change the working directory and exposed paths; your home, /tmp and
+    /run are other ones inside. Proxy, certificates, base URLs and placeholder keys are in its environment; your own
+    keys are not. Exits with COMMAND's status, or 125 when it could not be started.
     """
     from pointsman.sandbox.app import RunOptions, run, run_sandboxed
     from pointsman.sandbox.child import CannotStart
-    from pointsman.sandbox.isolation import Isolation
+    from pointsman.sandbox.choice import Isolation
 
     try:
         loaded = _load(routes)
-        asked = RunOptions(loaded, command, dict(os.environ), Isolation(isolation), user, expose, ocsf_log)
+        asked = RunOptions(loaded, command, dict(os.environ), Isolation(isolation), user, expose, ocsf_log, routes)
         status = run(run_sandboxed(asked))
     except (CannotStart, OSError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -29,17 +30,11 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.backends.http import EngineLine
 from pointsman.proxy.router import Router
 from pointsman.sandbox.authority import CaFiles, CertificateAuthority
-from pointsman.sandbox.child import sandbox_user
+from pointsman.sandbox.child import User, calling_user, sandbox_user
+from pointsman.sandbox.choice import UNPROTECTED_WARNING, Isolation, choose_isolation
 from pointsman.sandbox.environment import Door, sandbox_environment
-from pointsman.sandbox.isolation import (
-    PASSED_SIGNALS,
-    UNPROTECTED_WARNING,
-    Command,
-    Isolation,
-    SandboxProcess,
-    choose_isolation,
-    start,
-)
+from pointsman.sandbox.isolation import PASSED_SIGNALS, SandboxProcess, start
+from pointsman.sandbox.orders import Command
 
 DEFAULT_PORT = 3128
 """Of the proxy inside a sandbox."""
@@ -187,15 +182,17 @@ class RunOptions:
     user: str | None = None
     expose: tuple[str, ...] = ()
     ocsf_log: str = ""
+    route_file: str = ""
+    """Hidden from the command: keys may be in it."""
 
 
 async def run_sandboxed(options: RunOptions) -> int:
     """Run a command behind the door; its exit status. Raises CannotStart before it runs."""
-    isolation = choose_isolation(options.isolation, is_root=os.geteuid() == 0)
+    search_path = options.environ.get("PATH", os.defpath)
+    bubblewrap = shutil.which("bwrap", path=search_path)
+    isolation = choose_isolation(options.isolation, is_root=os.geteuid() == 0, bubblewrap=bubblewrap)
     options = replace(options, isolation=isolation)
     isolated = isolation is not Isolation.NONE
-    user = sandbox_user(options.user, options.environ) if isolated else None
-    command = Command(options.argv, user, os.getcwd(), options.environ.get("PATH", os.defpath), options.expose)
     if not isolated:
         print(UNPROTECTED_WARNING, file=sys.stderr, end="", flush=True)
     authority = CertificateAuthority(time.time)
@@ -205,11 +202,29 @@ async def run_sandboxed(options: RunOptions) -> int:
     ):
         os.chmod(directory, 0o755)  # noqa: S103  # certificates, for the sandbox's user to read
         files = authority.write(Path(directory), os.environ)
-        process = await start(command, isolation, DEFAULT_PORT if isolated else 0)
+        command = Command(
+            options.argv,
+            _user(options),
+            os.getcwd(),
+            search_path,
+            options.expose,
+            show=(directory,),
+            blank=(options.route_file,) if options.route_file else (),
+        )
+        process = await start(command, isolation, DEFAULT_PORT if isolated else 0, bubblewrap)
         try:
             return await _behind_the_door(options, process, authority.tls_context, files, log)
         finally:
             await process.close()
+
+
+def _user(options: RunOptions) -> User | None:
+    match options.isolation:
+        case Isolation.NONE:
+            return None
+        case Isolation.BWRAP:
+            return calling_user(options.user, options.environ)
+    return sandbox_user(options.user, options.environ)
 
 
 async def _behind_the_door(

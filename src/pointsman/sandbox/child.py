@@ -9,6 +9,7 @@ import pwd
 import socket
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 
@@ -18,11 +19,15 @@ class CannotStart(Exception):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Whom the command runs as. It has this one group and no supplementary ones."""
+    """Whom the command runs as."""
 
     uid: int
     gid: int
     name: str
+    homes: tuple[str, ...] = ()
+    """Directories with this user's own settings and keys, hidden from the command when the user owns them."""
+    groups: tuple[int, ...] = ()
+    """Supplementary groups. Root drops them; whoever is not root cannot, and keeps them."""
 
 
 NOBODY = User(65534, 65534, "nobody")
@@ -42,6 +47,25 @@ def sandbox_user(requested: str | None, environment: Mapping[str, str]) -> User:
     return user
 
 
+def calling_user(requested: str | None, environment: Mapping[str, str]) -> User:
+    """The user of a command that is isolated without root: whoever calls.
+
+    Raises CannotStart when `--user` names somebody else, and for root, who has a better isolation.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    if uid == 0:
+        raise CannotStart("--isolation bwrap runs the command as you, and you are root: choose --isolation netns")
+    if requested is not None and _named(requested).uid != uid:
+        raise CannotStart(f"--user {requested}: only root may run a command as somebody else; use sudo")
+    homes = (environment.get("HOME", ""),)
+    groups = tuple(os.getgroups())
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return User(uid, gid, str(uid), homes, groups)
+    return User(uid, gid, entry.pw_name, (entry.pw_dir, *homes), groups)
+
+
 def _named(text: str) -> User:
     uid, colon, gid = text.partition(":")
     if colon and uid.isdecimal() and gid.isdecimal():
@@ -50,7 +74,7 @@ def _named(text: str) -> User:
         entry = pwd.getpwuid(int(text)) if text.isdecimal() else pwd.getpwnam(text)
     except (KeyError, OverflowError):
         raise CannotStart(f"--user {text}: no such user; name one of this host, or give UID:GID") from None
-    return User(entry.pw_uid, entry.pw_gid, entry.pw_name)
+    return User(entry.pw_uid, entry.pw_gid, entry.pw_name, (entry.pw_dir,))
 
 
 def _caller_of_sudo(environment: Mapping[str, str]) -> User | None:
@@ -58,7 +82,10 @@ def _caller_of_sudo(environment: Mapping[str, str]) -> User | None:
     # root may use sudo too; that names nobody to become.
     if not (uid.isdecimal() and gid.isdecimal() and int(uid)):
         return None
-    return User(int(uid), int(gid), environment.get("SUDO_USER", uid))
+    homes: tuple[str, ...] = ()
+    with suppress(KeyError, OverflowError):
+        homes = (pwd.getpwuid(int(uid)).pw_dir,)
+    return User(int(uid), int(gid), environment.get("SUDO_USER", uid), homes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +173,13 @@ class Failure:
                 return f"the kernel refused to make a namespace ({reason}): see /proc/sys/user/max_*_namespaces"
             case "namespaces", _:
                 return f"the kernel refused to make a namespace ({reason}); choose --isolation none"
+            case "listener", errno.EACCES | errno.EPERM:
+                return (
+                    f"the sandbox may not listen on its own port 443 ({reason}): bwrap's AppArmor profile denies it "
+                    "capabilities (docs/howto/run-without-root.md has one that does not), or run it with sudo"
+                )
+            case "limits", _:
+                return f"the command could not be put under its limits ({self.detail}): leave --memory and --cpus away"
             case "directory", _:
                 return f"{who} cannot start in {cwd} ({reason}): start from another directory, or choose another --user"
             case "find", _:

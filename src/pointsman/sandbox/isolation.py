@@ -1,7 +1,8 @@
 """Starting an isolated command and staying with it: the supervisor's side of `launcher`.
 
 The caller serves `SandboxProcess.listener`, the command's only way out, and only then releases the command. Not
-here: the variables it gets (`environment`), what it sees (`visibility`), whom it runs as (`child`).
+here: which isolation it is (`choice`), the variables it gets (`environment`), what it sees (`orders`), whom it runs
+as (`child`).
 """
 
 import asyncio
@@ -13,26 +14,16 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pointsman.sandbox.child import CannotStart, Failure, User, system_call_filter, system_calls
-from pointsman.sandbox.hosts import hosts_file
-from pointsman.sandbox.visibility import HIDDEN, Bind, Cover, locate, plan_view, program_needs, traversal_by
+from pointsman.sandbox.child import CannotStart, Failure
+from pointsman.sandbox.choice import USER_NAMESPACE_SETTINGS, Isolation, IsolationRefused, explain_bubblewrap
+from pointsman.sandbox.orders import Command, launcher, orders_for, text
+from pointsman.sandbox.visibility import PRIVATE_HOME
 
-LAUNCHER = (
-    *(sys.executable, "-I", "-S", "-X", "utf8", "-c"),
-    "import os, sys; sys.path.append(sys.argv[1]); from launcher.main import main; os._exit(main())",
-    str(Path(__file__).parent),
-)
-"""Starts `launcher`, given the number of a descriptor. Neither other packages nor our own are in its reach."""
 COULD_NOT_START = 125
-TLS_PORT = 443
-"""Where clients that ignore proxy variables look for the door; its URL names no other."""
 PASSED_SIGNALS = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -49,77 +40,6 @@ _LISTENERS = 2
 _END_SECONDS = 5.0  # SIGKILL to everything inside; only the kernel can be slow
 _END = signal.SIGRTMIN
 
-UNPROTECTED_WARNING = """\
-pointsman: WARNING: --isolation none: this command is NOT isolated. Nothing stops it from
-pointsman: WARNING:   - reaching any host and any local service without the proxy (it need only ignore the variables)
-pointsman: WARNING:   - reading and changing every file that you can, keys, tokens and shell start-up files included
-pointsman: WARNING:   - seeing, tracing and stopping your other processes, this proxy and the keys in it included
-pointsman: WARNING:   - typing into this terminal
-pointsman: WARNING: Only its environment was cleaned of keys. Run as root with --isolation netns to isolate it.
-"""
-
-
-class Isolation(StrEnum):
-    """How a command is kept from everything but the proxy."""
-
-    AUTO = "auto"
-    NETNS = "netns"
-    NONE = "none"
-
-
-class IsolationRefused(CannotStart):
-    """The isolation asked for is not possible here."""
-
-
-def choose_isolation(requested: Isolation, *, is_root: bool) -> Isolation:
-    """Never AUTO, and NONE only for who asked for it. Raises IsolationRefused."""
-    if requested is Isolation.NONE or is_root:
-        return Isolation.NONE if requested is Isolation.NONE else Isolation.NETNS
-    asked = "--isolation netns" if requested is Isolation.NETNS else "isolation"
-    raise IsolationRefused(
-        f"{asked} needs root, to make a network namespace: run it with sudo (the command still runs as you), or give "
-        "up isolation with --isolation none"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What to run, and as whom."""
-
-    argv: tuple[str, ...]
-    user: User | None
-    """None: as the caller; only with isolation `none`."""
-    cwd: str
-    """Absolute."""
-    search_path: str
-    """PATH, for finding `argv[0]`."""
-    expose: tuple[str, ...] = ()
-    """Directories or files that must stay visible, relative to `cwd`."""
-
-
-def view_of(command: Command, user: User, prefixes: Sequence[str]) -> tuple[str, tuple[Cover, ...]]:
-    """The path of the program, and the covers that leave `command` what it needs. Raises CannotStart.
-
-    `prefixes` are the trees of our own interpreter, which CMD very often is, or starts.
-    """
-    can_traverse = traversal_by(user)
-    program = locate(command.argv[0], command.search_path, command.cwd)
-    shown = [os.path.realpath(command.cwd)]
-    for each in command.expose:
-        path = os.path.realpath(os.path.join(command.cwd, each))
-        if not os.path.exists(path):
-            raise CannotStart(f"--expose {each}: no such file or directory")
-        shown.append(path)
-    for path in shown:
-        if os.path.isdir(path) and not can_traverse(path):
-            way_out = "start from another directory" if path == shown[0] else "leave it out of --expose"
-            raise CannotStart(f"{user.name} may not enter {path}: {way_out}, or choose another --user")
-    needs = {Bind(path, writable=True) for path in shown}
-    needs.update(Bind(os.path.realpath(prefix)) for prefix in prefixes)
-    needs.update(program_needs(program, command.search_path, can_traverse))
-    hidden = [path for path in HIDDEN if os.path.isdir(path) and not os.path.islink(path)]
-    return program, plan_view(needs, can_traverse, hidden)
-
 
 class SandboxProcess:
     """A command that was started, or soon will be. Belongs to one event loop; `close` must be called."""
@@ -130,7 +50,7 @@ class SandboxProcess:
         self._control = control
         self._command = command
         self._identity: dict[str, str] = {}
-        self._home: str | None = None
+        self._private: str | None = None
         self._buffer = b""
         self._terminal = _own_terminal()
         self._exit: asyncio.Future[int] = self._loop.create_future()
@@ -157,17 +77,18 @@ class SandboxProcess:
         """Send the orders and wait until everything but the command is there. `start` calls it."""
         self._listeners = [] if listener is None else [listener]
         await self._send(orders)
-        ready = await self._receive()
-        if user := self._command.user:
-            self._home = ready["home"]
-            self._identity = {"HOME": ready["home"], "USER": user.name, "LOGNAME": user.name}
+        self._private = orders.get("private")
+        await self._receive()
+        if (user := self._command.user) and self._private:
+            home = os.path.join(self._private, PRIVATE_HOME)
+            self._identity = {"HOME": home, "USER": user.name, "LOGNAME": user.name}
         for each in self._listeners:
             each.setblocking(False)
 
     async def release(self, environment: Mapping[str, str]) -> None:
         """Let the command start, with `environment` and its own HOME, USER and PWD. Raises CannotStart."""
         variables = {**environment, **self._identity, "PWD": self._command.cwd}
-        await self._send({"environment": {_text(name): _text(value) for name, value in variables.items()}})
+        await self._send({"environment": {text(name): text(value) for name, value in variables.items()}})
         await self._receive()
         self._loop.add_reader(self._control, self._suspended)
 
@@ -200,9 +121,9 @@ class SandboxProcess:
         if self._terminal is not None:
             os.close(self._terminal)
             self._terminal = None
-        if self._home is not None:
+        if self._private is not None:
             # The keeper removes it, unless it was killed. In a thread: it may hold a package manager's cache.
-            await asyncio.to_thread(shutil.rmtree, self._home, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, self._private, ignore_errors=True)
 
     async def _send(self, message: Mapping[str, Any]) -> None:
         # A launcher that has died says more by its status.
@@ -221,6 +142,8 @@ class SandboxProcess:
         message: dict[str, Any] = json.loads(line)
         if "failed" in message:
             failure = Failure(message["failed"], message["errno"], message["detail"])
+            if failure.stage == "bwrap":
+                raise IsolationRefused(explain_bubblewrap(failure.detail, _user_namespace_settings()))
             who = self._command.user.name if self._command.user else "you"
             raise CannotStart(failure.explain(self._command.argv[0], self._command.cwd, who))
         return message
@@ -283,45 +206,12 @@ def _take_terminal_back(terminal: int) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
-def _text(value: str) -> str:
-    """`value` as the launcher, which always reads UTF-8, must be given it for the same bytes to come out."""
-    return os.fsencode(value).decode("utf-8", "surrogateescape")
-
-
-def _orders(command: Command, isolation: Isolation, port: int) -> dict[str, Any]:
-    orders: dict[str, Any] = {
-        "supervisor": os.getpid(),
-        "isolation": isolation.value,
-        "argv": [_text(each) for each in command.argv],
-        "cwd": _text(command.cwd),
-    }
-    if isolation is Isolation.NONE:
-        return {**orders, "path": _text(locate(command.argv[0], command.search_path, command.cwd))}
-    user = command.user
-    if user is None:
-        raise CannotStart("an isolated command needs a user to run as; name one with --user")
-    program, covers = view_of(command, user, (sys.prefix, sys.base_prefix))
-    calls = system_calls()
-    can_traverse = traversal_by(user)
-    bases = (os.path.realpath(tempfile.gettempdir()), "/tmp", "/var/tmp")  # noqa: S108 - a fresh 0700 directory there
-    reachable = (base for base in bases if all(can_traverse(str(step)) for step in (*Path(base).parents, base)))
-    return {
-        **orders,
-        "path": _text(program),
-        "ports": [port, TLS_PORT],
-        "hosts": _text(hosts_file(_hosts())),
-        "user": {"uid": user.uid, "gid": user.gid},
-        "home_base": _text(next(reachable, "/tmp")),  # noqa: S108
-        "view": [[_text(each.path), [[_text(b.path), b.writable] for b in each.binds]] for each in covers],
-        "system_calls": {"filter": system_call_filter(calls).hex(), "keyctl": calls.keyctl},
-    }
-
-
-def _hosts() -> str:
-    try:
-        return os.fsdecode(Path("/etc/hosts").read_bytes())
-    except OSError:
-        return ""
+def _user_namespace_settings() -> dict[str, str]:
+    settings = {}
+    for name in USER_NAMESPACE_SETTINGS:
+        with contextlib.suppress(OSError):
+            settings[name] = Path("/proc/sys", name).read_text().strip()
+    return settings
 
 
 def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
@@ -330,7 +220,7 @@ def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_SIGNALS)
     try:
         return subprocess.Popen(
-            [*LAUNCHER, str(control.fileno())],
+            [*launcher("main"), str(control.fileno())],
             pass_fds=[control.fileno()],
             env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
         )
@@ -340,15 +230,17 @@ def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-async def start(command: Command, isolation: Isolation, port: int = 3128) -> SandboxProcess:
+async def start(
+    command: Command, isolation: Isolation, port: int = 3128, bubblewrap: str | None = None
+) -> SandboxProcess:
     """Prepare `command`: everything is there but the command itself, which `release` starts. Raises CannotStart.
 
     The proxy's listener is on 127.0.0.1:`port`, inside the sandbox, or with isolation `none` on this host, where 0
-    means any free port. Must be called on the main thread: the kernel ties the launcher's life to the thread that
-    made it.
+    means any free port. `bubblewrap` is the path of bwrap, for the isolation that takes it. Must be called on the main
+    thread: the kernel ties the launcher's life to the thread that made it.
     """
     assert isolation is not Isolation.AUTO, "choose_isolation comes first"
-    orders = _orders(command, isolation, port)
+    orders = orders_for(command, isolation, port, bubblewrap)
     listener = None
     if isolation is Isolation.NONE:
         try:

@@ -2,21 +2,37 @@
 
 A path the command needs may lie under a directory that its user may not enter: /root, with the interpreter in it.
 Such a directory is covered with an empty one, into which only the needed paths are bound; the rest of it vanishes,
-which is what a sandbox wants anyway. `plan_view` decides; `launcher` mounts. Everything outside the covers stays
-as it is, for the file system's own permissions to judge.
+which is what a sandbox wants anyway. So do homes and the places of other people's sockets. `plan_view` decides;
+`launcher` or bubblewrap mounts. Everything outside the covers stays as it is, for the file system's own permissions
+to judge.
 """
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from pointsman.sandbox.child import CannotStart, User
 
 # The sockets of the host's services live there: system bus, resolver, databases, containers. A network namespace
 # does not contain a socket that has a path, and a resolver is a way out.
-HIDDEN = ("/run", "/var/run")
+HIDDEN = (
+    "/run",
+    "/var/run",
+    "/var/lib/docker",
+    "/var/lib/incus",
+    "/var/lib/lxd",
+    "/var/lib/mysql",
+    "/var/lib/sss/pipes",
+    "/var/snap",
+    "/var/spool/postfix",
+)
+PRIVATE = {"/dev/shm": "shm", "/tmp": "tmp", "/var/tmp": "var-tmp"}  # noqa: S108
+"""Replaced by a writable directory of the sandbox's own, below its private one: X11's, tmux's, PostgreSQL's and
+ssh-agent's sockets are in the host's."""
+PRIVATE_HOME = "home"
 
 _LINK_LIMIT = 40  # MAXSYMLINKS of the kernel
 _SCRIPT_LIMIT = 5  # scripts whose interpreter is a script; BINPRM_MAX_RECURSION of the kernel, plus the program
@@ -36,6 +52,8 @@ class Cover:
 
     path: str
     binds: tuple[Bind, ...] = ()
+    source: str | None = None
+    """What replaces it, when the command may write there."""
 
 
 def ancestors(path: str) -> tuple[str, ...]:
@@ -44,9 +62,14 @@ def ancestors(path: str) -> tuple[str, ...]:
 
 
 def plan_view(
-    needed: Collection[Bind], can_traverse: Callable[[str], bool], hidden: Sequence[str] = ()
+    needed: Collection[Bind],
+    can_traverse: Callable[[str], bool],
+    hidden: Sequence[str] = (),
+    sources: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Cover, ...]:
     """The covers to mount, in this order, so that all of `needed` can be reached; those of `hidden` always.
+
+    `sources` names what replaces a hidden directory, where that is not an empty read-only one.
 
     A need inside another one is seen with it, with the outer one's rights, unless something between them bars it.
     """
@@ -63,9 +86,29 @@ def plan_view(
             covers.setdefault(barred, []).append(Bind(path, merged[path]))
             shown.append(path)
     # An inner cover lies on something that the outer one shows, so it comes later.
-    return tuple(
-        Cover(path, tuple(covers[path])) for path in sorted(covers, key=lambda each: PurePosixPath(each).parts)
-    )
+    plan: list[Cover] = []
+    for path in sorted(covers, key=lambda each: PurePosixPath(each).parts):
+        if is_shown(path, plan):  # what an outer cover hides needs no cover, and has no place for one
+            plan.append(Cover(path, tuple(covers[path]), sources.get(path)))
+    return tuple(plan)
+
+
+def is_shown(path: str, covers: Collection[Cover]) -> bool:
+    """Whether the command sees what the host has at `path`."""
+    shown = True
+    for cover in covers:  # outermost first
+        if _holds(cover.path, path):
+            shown = any(_holds(bind.path, path) for bind in cover.binds)
+    return shown
+
+
+def own_homes(user: User) -> tuple[str, ...]:
+    """The home directories to hide. A daemon's, which is some directory of the system, is not its own."""
+    found = []
+    for path in map(os.path.realpath, filter(os.path.isabs, user.homes)):
+        if path != "/" and path not in found and os.path.isdir(path) and os.stat(path).st_uid == user.uid:
+            found.append(path)
+    return tuple(found)
 
 
 def _holds(directory: str, path: str) -> bool:
@@ -73,7 +116,7 @@ def _holds(directory: str, path: str) -> bool:
 
 
 def traversal_by(user: User) -> Callable[[str], bool]:
-    """Whether `user`, who has no capabilities and one group, may enter a directory, by its mode bits.
+    """Whether `user`, who has no capabilities, may enter a directory, by its mode bits.
 
     Access control lists are not read. At worst a directory is covered that need not be, or CMD's start fails with
     the kernel's refusal.
@@ -86,7 +129,7 @@ def traversal_by(user: User) -> Callable[[str], bool]:
             return True  # nothing there that could bar the way
         if status.st_uid == user.uid:
             return bool(status.st_mode & stat.S_IXUSR)
-        if status.st_gid == user.gid:
+        if status.st_gid == user.gid or status.st_gid in user.groups:
             return bool(status.st_mode & stat.S_IXGRP)
         return bool(status.st_mode & stat.S_IXOTH)
 

@@ -1,12 +1,13 @@
 """Who a command becomes, what it may ask of the kernel, and the words for what went wrong."""
 
 import errno
+import pwd
 import struct
+from dataclasses import replace
 
 import pytest
 
 from pointsman.sandbox.child import NOBODY, CannotStart, Failure, User, sandbox_user, system_call_filter, system_calls
-from pointsman.sandbox.isolation import Isolation, IsolationRefused, choose_isolation
 
 ALLOW = 0x7FFF0000
 
@@ -28,7 +29,14 @@ ALLOW = 0x7FFF0000
 def test_the_user_is_the_one_asked_for_else_who_called_sudo_else_nobody(
     requested: str | None, environment: dict[str, str], user: User
 ) -> None:
-    assert sandbox_user(requested, environment) == user
+    assert replace(sandbox_user(requested, environment), homes=()) == user
+
+
+def test_homes_of_a_known_user_are_known() -> None:
+    entry = pwd.getpwnam("nobody")
+    assert sandbox_user("nobody", {}).homes == (entry.pw_dir,)
+    sudo = {"SUDO_UID": str(entry.pw_uid), "SUDO_GID": str(entry.pw_gid)}
+    assert sandbox_user(None, sudo).homes == (entry.pw_dir,)
 
 
 @pytest.mark.parametrize("name", ["no-such-user-here", "4000000001", "", "1:", ":1", "9" * 30])
@@ -41,27 +49,6 @@ def test_an_unknown_user_is_refused_with_the_next_step(name: str) -> None:
 def test_root_is_refused_because_it_owns_the_hosts_files(name: str) -> None:
     with pytest.raises(CannotStart, match="would let the command rewrite"):
         sandbox_user(name, {})
-
-
-@pytest.mark.parametrize(
-    ("requested", "is_root", "chosen"),
-    [
-        (Isolation.AUTO, True, Isolation.NETNS),
-        (Isolation.NETNS, True, Isolation.NETNS),
-        (Isolation.NONE, True, Isolation.NONE),
-        (Isolation.NONE, False, Isolation.NONE),
-    ],
-)
-def test_auto_is_a_namespace_and_none_is_only_for_who_asks(
-    requested: Isolation, is_root: bool, chosen: Isolation
-) -> None:
-    assert choose_isolation(requested, is_root=is_root) is chosen
-
-
-@pytest.mark.parametrize("requested", [Isolation.AUTO, Isolation.NETNS])
-def test_without_root_isolation_is_refused_and_the_alternative_named(requested: Isolation) -> None:
-    with pytest.raises(IsolationRefused, match="--isolation none"):
-        choose_isolation(requested, is_root=False)
 
 
 def answer(program: bytes, data: bytes) -> int:
@@ -119,6 +106,8 @@ def test_an_unknown_processor_is_refused_rather_than_left_unfiltered() -> None:
         (Failure("namespaces", errno.EPERM, ""), "--isolation none"),
         (Failure("namespaces", errno.ENOSPC, ""), "max_*_namespaces"),
         (Failure("namespaces", errno.EINVAL, ""), "--isolation none"),
+        (Failure("listener", errno.EACCES, ""), "AppArmor"),
+        (Failure("limits", errno.EACCES, "x"), "--memory"),
         (Failure("directory", errno.EACCES, ""), "nobody cannot start in /work"),
         (Failure("find", errno.ENOENT, ""), "--expose"),
         (Failure("execute", errno.EACCES, ""), "nobody may not execute it"),

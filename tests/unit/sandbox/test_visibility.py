@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from pointsman.sandbox.child import CannotStart, User
-from pointsman.sandbox.visibility import Bind, Cover, ancestors, locate, plan_view, program_needs, traversal_by
+from pointsman.sandbox.visibility import (
+    Bind,
+    Cover,
+    ancestors,
+    is_shown,
+    locate,
+    own_homes,
+    plan_view,
+    program_needs,
+    traversal_by,
+)
 
 
 def barring(*closed: str) -> Callable[[str], bool]:
@@ -68,6 +78,38 @@ def test_what_is_needed_from_a_hidden_directory_is_shown_in_it() -> None:
     assert plan_view([Bind("/run/tool/bin")], everywhere, ["/run"]) == (Cover("/run", (Bind("/run/tool/bin"),)),)
 
 
+def test_a_hidden_directory_inside_a_hidden_one_needs_no_cover_unless_it_is_shown() -> None:
+    assert plan_view([], everywhere, ["/tmp", "/tmp/home"]) == (Cover("/tmp"),)
+    plan = plan_view([Bind("/tmp/home/work")], everywhere, ["/tmp", "/tmp/home"])
+    assert plan == (Cover("/tmp", (Bind("/tmp/home/work"),)),)
+    plan = plan_view([Bind("/tmp/a")], everywhere, ["/tmp", "/tmp/a/home"])
+    assert plan == (Cover("/tmp", (Bind("/tmp/a"),)), Cover("/tmp/a/home"))
+
+
+def test_what_replaces_a_hidden_directory_goes_with_its_cover() -> None:
+    assert plan_view([], everywhere, ["/tmp"], {"/tmp": "/p/tmp", "/other": "/p/other"}) == (
+        Cover("/tmp", (), "/p/tmp"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [("/etc/x", True), ("/home/x", False), ("/home/work/x", True), ("/home/work/deep/x", False), ("/homework", True)],
+)
+def test_what_is_shown_is_outside_the_covers_or_bound_in_the_innermost(path: str, shown: bool) -> None:
+    covers = (Cover("/home", (Bind("/home/work"),)), Cover("/home/work/deep"))
+    assert is_shown(path, covers) is shown
+
+
+def test_a_home_is_hidden_when_it_is_a_directory_that_the_user_owns(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "link").symlink_to(home)
+    names = (str(home), str(tmp_path / "link"), "/", "", "relative", str(tmp_path / "absent"))
+    assert own_homes(User(os.geteuid(), 1, "owner", names)) == (str(home),)
+    assert own_homes(User(os.geteuid() + 1, 1, "daemon", names)) == ()
+
+
 def test_a_need_asked_for_twice_is_writable_when_either_is() -> None:
     plan = plan_view([Bind("/closed/w"), Bind("/closed/w", writable=True)], barring("/closed"))
     assert plan == (Cover("/closed", (Bind("/closed/w", writable=True),)),)
@@ -87,6 +129,7 @@ def test_a_name_that_only_starts_like_a_shown_one_is_not_inside_it() -> None:
         (0o701, User(1234, os.getegid(), "group"), False),
         (0o701, User(1234, 1234, "other"), True),
         (0o770, User(1234, 1234, "other"), False),
+        (0o710, User(1234, 1234, "member", (), (os.getegid(),)), True),
         (0o077, User(os.geteuid(), os.getegid(), "owner"), False),
     ],
 )

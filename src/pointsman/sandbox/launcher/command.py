@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from .channel import COULD_NOT_START, Channel
 from .kernel import PR_SET_PDEATHSIG, prctl
+from .resources import join
 
 END = int(signal.SIGRTMIN)  # plus 0: end everything
 PASSED = frozenset(
@@ -28,6 +29,9 @@ def execute(orders: dict[str, Any], environment: dict[str, str], parent: int, ch
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if orders["isolation"] == "none":
+        channel.stage = "limits"
+        join(orders)
     channel.stage = "directory"
     os.chdir(orders["cwd"])
     channel.stage = "execute" if os.path.exists(orders["path"]) else "find"

@@ -5,7 +5,13 @@ import os
 from collections.abc import Callable
 
 # <linux/sched.h>, <sys/mount.h>, <linux/prctl.h>, <linux/keyctl.h>
-CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x8000000, 0x20000000, 0x40000000
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
+    0x20000,
+    0x8000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
     1,
     2,
@@ -49,8 +55,3 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str = ""
         ctypes.c_ulong(flags),
         data.encode(),
     )
-
-
-def unmount(target: str) -> None:
-    """umount(2)."""
-    call(f"unmounting {target}", libc.umount2, os.fsencode(target), 0)

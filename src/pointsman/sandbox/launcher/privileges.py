@@ -8,6 +8,7 @@ from typing import Any
 
 from .kernel import (
     CAPABILITY_VERSION_3,
+    CLONE_NEWUSER,
     KEYCTL_JOIN_SESSION_KEYRING,
     PR_CAP_AMBIENT,
     PR_CAP_AMBIENT_CLEAR_ALL,
@@ -22,8 +23,23 @@ from .kernel import (
 )
 
 
-def drop(user: dict[str, Any], system_calls: dict[str, Any]) -> None:
-    """Become the unprivileged user, with no way back."""
+def become(user: dict[str, Any]) -> None:
+    """Root becomes the user."""
+    os.setgroups([])
+    os.setresgid(user["gid"], user["gid"], user["gid"])
+    os.setresuid(user["uid"], user["uid"], user["uid"])
+
+
+def become_again(user: dict[str, Any]) -> None:
+    """The user, who is called root here, gets its number back, in a user namespace that owns nothing."""
+    call("unshare", libc.unshare, CLONE_NEWUSER)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user['uid']} 0 1"), ("gid_map", f"{user['gid']} 0 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def drop_bounding_set() -> None:
+    """Take away what a program with file capabilities could get."""
     for capability in range(64):
         try:
             prctl("dropping a capability", PR_CAPBSET_DROP, capability)
@@ -31,10 +47,11 @@ def drop(user: dict[str, Any], system_calls: dict[str, Any]) -> None:
             if error.errno != errno.EINVAL:
                 raise
             break  # past the last one this kernel knows
+
+
+def drop(system_calls: dict[str, Any]) -> None:
+    """Leave every privilege, with no way back."""
     prctl("clearing ambient capabilities", PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
-    os.setgroups([])
-    os.setresgid(user["gid"], user["gid"], user["gid"])
-    os.setresuid(user["uid"], user["uid"], user["uid"])
     # Said outright, for inheritable sets and secure bits that setresuid leaves alone.
     header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
     call("dropping capabilities", libc.capset, header, bytes(24))

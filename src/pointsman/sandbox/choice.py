@@ -1,0 +1,80 @@
+"""Which isolation a command gets. Pure; what it is made of is in `launcher` and `bubblewrap`."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from pointsman.sandbox.child import CannotStart
+
+UNPROTECTED_WARNING = """\
+pointsman: WARNING: --isolation none: this command is NOT isolated. Nothing stops it from
+pointsman: WARNING:   - reaching any host and any local service without the proxy (it need only ignore the variables)
+pointsman: WARNING:   - reading and changing every file that you can, keys, tokens and shell start-up files included
+pointsman: WARNING:   - seeing, tracing and stopping your other processes, this proxy and the keys in it included
+pointsman: WARNING:   - typing into this terminal
+pointsman: WARNING: Only its environment was cleaned of keys. Run it with --isolation auto to isolate it.
+"""
+
+USER_NAMESPACE_SETTINGS = {
+    "kernel/unprivileged_userns_clone": "0",
+    "user/max_user_namespaces": "0",
+    "kernel/apparmor_restrict_unprivileged_userns": "1",
+}
+"""Below /proc/sys: what forbids namespaces without root, and the value that does."""
+
+_OTHERWISE = "or run it with sudo"
+
+
+class Isolation(StrEnum):
+    """How a command is kept from everything but the proxy."""
+
+    AUTO = "auto"
+    NETNS = "netns"
+    BWRAP = "bwrap"
+    NONE = "none"
+
+
+class IsolationRefused(CannotStart):
+    """The isolation asked for is not possible here."""
+
+
+def choose_isolation(requested: Isolation, *, is_root: bool, bubblewrap: str | None) -> Isolation:
+    """Never AUTO, and NONE only for who asked for it. `bubblewrap` is the path of bwrap, when there is one.
+
+    Raises IsolationRefused.
+    """
+    if requested is Isolation.NONE:
+        return requested
+    if requested is Isolation.AUTO:
+        requested = Isolation.NETNS if is_root else Isolation.BWRAP
+    if requested is Isolation.NETNS and not is_root:
+        raise IsolationRefused(
+            "--isolation netns needs root: run it with sudo (the command still runs as you), or use --isolation bwrap"
+        )
+    if requested is Isolation.BWRAP and bubblewrap is None:
+        raise IsolationRefused(
+            f"isolation without root needs bubblewrap: apt-get install bubblewrap, {_OTHERWISE}, or give up isolation "
+            "with --isolation none"
+        )
+    return requested
+
+
+def explain_bubblewrap(said: str, settings: Mapping[str, str]) -> str:
+    """One line for the operator when bwrap could not make the sandbox.
+
+    `said` is what it wrote, `settings` the values of USER_NAMESPACE_SETTINGS that exist here.
+    """
+    reason = said.strip().splitlines()[-1].removeprefix("bwrap: ") if said.strip() else "it did not say why"
+    mends = {
+        "kernel/unprivileged_userns_clone": "sysctl -w kernel.unprivileged_userns_clone=1",
+        "user/max_user_namespaces": "sysctl -w user.max_user_namespaces=15000",
+        "kernel/apparmor_restrict_unprivileged_userns": (
+            "an AppArmor profile for bwrap with the rule 'userns,' (docs/howto/run-without-root.md has it)"
+        ),
+    }
+    for name, forbidding in USER_NAMESPACE_SETTINGS.items():
+        if settings.get(name) == forbidding:
+            return (
+                f"this kernel forbids user namespaces to everyone but root ({name.replace('/', '.')} = {forbidding}): "
+                f"it takes {mends[name]}, {_OTHERWISE}"
+            )
+    return f"bubblewrap cannot make a sandbox here ({reason}): {_OTHERWISE.removeprefix('or ')}"
