@@ -4,12 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 FUZZ_SECONDS ?= 60
 
-.PHONY: default setup demo check test bench soak fuzz corpus docs fix lock clean help
+.PHONY: default setup demo check test acceptance-agents bench soak fuzz corpus docs fix lock clean help
 
 default: check test
 
 help:      ## what each target does
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 setup: $(VENV)/.installed  ## make .venv with the pointsman script, and Debian packages when root
 
@@ -30,6 +30,9 @@ check: setup  ## ruff, mypy, import-linter, shape limits, docs tests
 
 test: check  ## check, then unit, component, conformance and e2e tests
 	$(BIN)/pytest tests
+
+acceptance-agents: setup  ## real coding agents in the sandbox; installs them first
+	$(BIN)/python -m tests.acceptance.run
 
 bench: setup  ## ratios against nginx (PEERS=1: more peers)
 	$(BIN)/python bench/run.py

@@ -133,6 +133,8 @@ def test_what_only_resembles_a_credential_is_kept(name: str) -> None:
             ),
             "1",
         ),
+        (("AIDER_ANALYTICS", "AIDER_CHECK_UPDATE"), "false"),
+        (("LITELLM_LOCAL_MODEL_COST_MAP",), "True"),
     ],
 )
 def test_what_leads_to_the_door_is_set_whatever_the_operator_had(names: tuple[str, ...], value: str) -> None:

@@ -61,6 +61,9 @@ _AGENTS = {
     "OPENCODE_CONFIG_CONTENT": _OPENCODE_CONFIGURATION,
     # Telemetry, updates and lists of models would all be refused. Not trying keeps the log of refusals readable.
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "AIDER_ANALYTICS": "false",
+    "AIDER_CHECK_UPDATE": "false",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
     "OPENCODE_DISABLE_MODELS_FETCH": "1",
 }
