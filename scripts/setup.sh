@@ -42,9 +42,11 @@ say "installing Python packages into .venv"
 # Node comes as a Python package, each release in a directory of its own; the newer one brings the npm that is used.
 say "installing Node 20, Node 24 and Node packages into .venv"
 for release in node20 node24; do
+  cmp -s "requirements/$release.txt" ".venv/$release/installed.txt" && continue
   rm -rf ".venv/$release"
   .venv/bin/pip install -q --disable-pip-version-check --require-hashes --no-deps --no-compile \
     --target ".venv/$release" -r "requirements/$release.txt"
+  cp "requirements/$release.txt" ".venv/$release/installed.txt"
 done
 mkdir -p .venv/npm
 cp requirements/npm/package.json requirements/npm/package-lock.json .venv/npm/
