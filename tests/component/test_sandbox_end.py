@@ -119,6 +119,7 @@ import json, os, socket, subprocess, sys
 from pointsman.sandbox.orders import launcher
 ours, theirs = socket.socketpair()
 orders = {"supervisor": os.getppid(), "isolation": "none", "argv": ["echo", "ran"], "cwd": "/", "path": "/bin/echo"}
+orders["groups"] = []
 ours.sendall(json.dumps(orders).encode() + b"\\n" + json.dumps({"environment": {}}).encode() + b"\\n")
 ended = subprocess.run([*launcher("main"), str(theirs.fileno())], pass_fds=[theirs.fileno()])
 print(ended.returncode)

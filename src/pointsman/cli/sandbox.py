@@ -2,7 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -13,6 +15,7 @@ from pointsman.sandbox.memory import keep_memory_private
 
 _ROUTES_HELP = "Route file (YAML): where inference goes. See docs/reference/route-file.md."
 _COULD_NOT_START = 125
+T = TypeVar("T")
 _LOG_HELP = "Append one OCSF event per line to FILE; '-' is standard output."
 
 
@@ -52,6 +55,25 @@ def proxy(routes: str, listen: str, ca_dir: Path, ocsf_log: str) -> None:
         ) from None
 
 
+def _memory(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    from pointsman.sandbox.resources import read_memory
+
+    return _read(read_memory, value)
+
+
+def _cpus(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    from pointsman.sandbox.resources import read_cpus
+
+    return _read(read_cpus, value)
+
+
+def _read(read: Callable[[str], T], value: str | None) -> T | None:
+    try:
+        return None if value is None else read(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @sandbox.command(name="run", context_settings={"ignore_unknown_options": True})
 @click.option("--inference-routes", "routes", required=True, metavar="FILE", help=_ROUTES_HELP)
 @click.option(
@@ -69,11 +91,21 @@ def proxy(routes: str, listen: str, ca_dir: Path, ocsf_log: str) -> None:
     metavar="PATH",
     help="Let the command use PATH too, though it is in a home or below what its user may not enter.",
 )
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=_memory,
+    help="What the command may use in all: 512M, 2G. More ends a process of it.",
+)
+@click.option(
+    "--cpus",
+    metavar="N",
+    callback=_cpus,
+    help="How many processors it may keep busy: 1.5, 0.5. More only slows it down.",
+)
 @click.option("--ocsf-log", default="", metavar="FILE", help=_LOG_HELP)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def run_command(  # one parameter per option
-    routes: str, isolation: str, user: str | None, expose: tuple[str, ...], ocsf_log: str, command: tuple[str, ...]
-) -> None:
+def run_command(routes: str, isolation: str, command: tuple[str, ...], **others: Any) -> None:
     """Run COMMAND so that https://inference.local is its only way out.
 
     \b
@@ -81,6 +113,7 @@ def run_command(  # one parameter per option
       pointsman sandbox run --inference-routes routes.yaml -- python agent.py
       sudo pointsman sandbox run --inference-routes routes.yaml -- python agent.py
       pointsman sandbox run --inference-routes routes.yaml --expose ~/.cache/pip -- bash
+      sudo pointsman sandbox run --inference-routes routes.yaml --memory 2G --cpus 1.5 -- python agent.py
 
     Without root it takes bubblewrap. COMMAND may change the working directory and exposed paths; your home, /tmp and
     /run are other ones inside. Proxy, certificates, base URLs and placeholder keys are in its environment; your own
@@ -89,10 +122,20 @@ def run_command(  # one parameter per option
     from pointsman.sandbox.app import RunOptions, run, run_sandboxed
     from pointsman.sandbox.child import CannotStart
     from pointsman.sandbox.choice import Isolation
+    from pointsman.sandbox.resources import Resources
 
     try:
         loaded = _load(routes)
-        asked = RunOptions(loaded, command, dict(os.environ), Isolation(isolation), user, expose, ocsf_log, routes)
+        resources = Resources(others.pop("memory"), others.pop("cpus"))
+        asked = RunOptions(
+            loaded,
+            command,
+            dict(os.environ),
+            Isolation(isolation),
+            resources=resources,
+            route_file=routes,
+            **others,
+        )
         status = run(run_sandboxed(asked))
     except (CannotStart, OSError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)

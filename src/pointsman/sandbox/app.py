@@ -32,9 +32,11 @@ from pointsman.proxy.router import Router
 from pointsman.sandbox.authority import CaFiles, CertificateAuthority
 from pointsman.sandbox.child import User, calling_user, sandbox_user
 from pointsman.sandbox.choice import UNPROTECTED_WARNING, Isolation, choose_isolation
+from pointsman.sandbox.control_groups import make_control_groups
 from pointsman.sandbox.environment import Door, sandbox_environment
 from pointsman.sandbox.isolation import PASSED_SIGNALS, SandboxProcess, start
 from pointsman.sandbox.orders import Command
+from pointsman.sandbox.resources import UNBOUNDED, Resources, out_of_memory
 
 DEFAULT_PORT = 3128
 """Of the proxy inside a sandbox."""
@@ -182,6 +184,7 @@ class RunOptions:
     user: str | None = None
     expose: tuple[str, ...] = ()
     ocsf_log: str = ""
+    resources: Resources = UNBOUNDED
     route_file: str = ""
     """Hidden from the command: keys may be in it."""
 
@@ -196,12 +199,13 @@ async def run_sandboxed(options: RunOptions) -> int:
     if not isolated:
         print(UNPROTECTED_WARNING, file=sys.stderr, end="", flush=True)
     authority = CertificateAuthority(time.time)
-    with (
-        tempfile.TemporaryDirectory(prefix="pointsman-ca-") as directory,
-        operation_log(options.ocsf_log) as log,
-    ):
+    async with contextlib.AsyncExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="pointsman-ca-"))
+        log = stack.enter_context(operation_log(options.ocsf_log))
         os.chmod(directory, 0o755)  # noqa: S103  # certificates, for the sandbox's user to read
         files = authority.write(Path(directory), os.environ)
+        groups = make_control_groups(options.resources)
+        stack.push_async_callback(groups.remove)
         command = Command(
             options.argv,
             _user(options),
@@ -210,12 +214,15 @@ async def run_sandboxed(options: RunOptions) -> int:
             options.expose,
             show=(directory,),
             blank=(options.route_file,) if options.route_file else (),
+            groups=tuple(groups.paths),
         )
         process = await start(command, isolation, DEFAULT_PORT if isolated else 0, bubblewrap)
         try:
             return await _behind_the_door(options, process, authority.tls_context, files, log)
         finally:
             await process.close()
+            if killed := groups.out_of_memory:
+                print(out_of_memory(killed, options.resources), file=sys.stderr, flush=True)
 
 
 def _user(options: RunOptions) -> User | None:

@@ -50,6 +50,8 @@ class Command:
     """Absolute paths that must be readable whatever lies above them: certificates."""
     blank: tuple[str, ...] = ()
     """Files that the command finds empty: they may hold keys."""
+    groups: tuple[str, ...] = ()
+    """Directories of the control groups to run in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ def orders_for(command: Command, isolation: Isolation, port: int, bubblewrap: st
         "isolation": isolation.value,
         "argv": [text(each) for each in command.argv],
         "cwd": text(command.cwd),
+        "groups": [text(each) for each in command.groups],
     }
     if isolation is Isolation.NONE:
         return {**orders, "path": text(locate(command.argv[0], command.search_path, command.cwd))}

@@ -5,8 +5,8 @@ import signal
 from typing import Any, NoReturn
 
 from .channel import COULD_NOT_START, Channel
+from .groups import join
 from .kernel import PR_SET_PDEATHSIG, prctl
-from .resources import join
 
 END = int(signal.SIGRTMIN)  # plus 0: end everything
 PASSED = frozenset(

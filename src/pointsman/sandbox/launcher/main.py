@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from .channel import COULD_NOT_START, Channel
 from .command import AWAITED, END, attend, end_leftovers, exit_code, spawn
+from .groups import join, leave
 from .kernel import (
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -27,7 +28,6 @@ from .kernel import (
 )
 from .network import listen, loopback_up
 from .privileges import become, become_again, drop, drop_bounding_set
-from .resources import join, leave
 from .view import make_view
 
 
