@@ -168,17 +168,18 @@ report([home, os.listdir(host), os.listdir(os.getcwd()), os.getcwd(), os.environ
 
 def test_what_is_written_to_temporary_directories_stays_inside(inside: Sandbox) -> None:
     code = """
-import os
+import os, sys
 found = []
 for place in ("/tmp", "/var/tmp", "/dev/shm"):
-    path = place + "/pointsman-test-scratch"
+    path = place + "/" + sys.argv[1]
     open(path, "w").write("x")
     found.append(os.stat(path).st_uid)
 report(found)
 """
-    assert inside.report(code) == [OPERATOR] * 3
+    name = f"pointsman-test-{os.getpid()}"
+    assert inside.report(code, name) == [OPERATOR] * 3
     for place in ("/tmp", "/var/tmp", "/dev/shm"):
-        assert not Path(place, "pointsman-test-scratch").exists()
+        assert not Path(place, name).exists()
 
 
 def test_exposed_paths_are_there_and_writable_and_their_neighbours_are_not(inside: Sandbox) -> None:
