@@ -116,7 +116,6 @@ def engine() -> Iterator[int]:
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_an_sdk_in_a_sandbox_streams_a_real_models_answer(client: Client, engine: int, tmp_path: Path) -> None:
-    # Where chance may choose, llama.cpp leaves message_start out when the first token is half an emoji.
     names = ("chat_stream", "responses_stream", "messages_helper", "models", "count_tokens")
     routes = ROUTES.format(url=f"http://127.0.0.1:{engine}/v1")
     outcomes = read(run_sandboxed(routes, tmp_path, client.argv(*names), client))

@@ -17,6 +17,8 @@ const anthropic = new Anthropic({ maxRetries: 0, fetch, fetchOptions });
 const say = (text) => [{ role: "user", content: text }];
 const GREET = "Say hello to the world.";
 const CUT = "Be cut off.";
+// A real model then says the same each time. llama.cpp leaves out message_start where an answer begins with an emoji.
+const STEADY = { temperature: 0 };
 
 async function gather(stream, pick) {
   let text = "";
@@ -28,10 +30,10 @@ async function gather(stream, pick) {
   return { text, last };
 }
 
-const chat = (text, rest) => openai.chat.completions.create({ model: "any", messages: say(text), max_tokens: 16, ...rest });
-const respond = (input, rest) => openai.responses.create({ model: "any", input, max_output_tokens: 16, ...rest });
+const chat = (text, rest) => openai.chat.completions.create({ model: "any", messages: say(text), max_tokens: 16, ...STEADY, ...rest });
+const respond = (input, rest) => openai.responses.create({ model: "any", input, max_output_tokens: 16, ...STEADY, ...rest });
 const message = (text, rest) =>
-  anthropic.messages.create({ model: "any", max_tokens: 16, messages: say(text), ...rest });
+  anthropic.messages.create({ model: "any", max_tokens: 16, messages: say(text), ...STEADY, ...rest });
 const chatText = (chunk) => chunk.choices[0]?.delta?.content;
 const responseText = (event) => (event.type === "response.output_text.delta" ? event.delta : "");
 const messageText = (event) => (event.type === "content_block_delta" ? event.delta.text : "");
@@ -56,7 +58,7 @@ const scenarios = {
     return [text, last.type];
   },
   messages_helper: async () => {
-    const stream = anthropic.messages.stream({ model: "any", max_tokens: 16, temperature: 0, messages: say(GREET) });
+    const stream = anthropic.messages.stream({ model: "any", max_tokens: 16, messages: say(GREET), ...STEADY });
     return (await stream.finalMessage()).content[0].text;
   },
   messages_cut: async () => gather(await message(CUT, { stream: true }), messageText),

@@ -13,10 +13,11 @@ import anthropic
 import openai
 
 OPENAI = openai.OpenAI(max_retries=0)
-CHANCELESS = {"temperature": 0}
 ANTHROPIC = anthropic.Anthropic(max_retries=0)
 GREET = "Say hello to the world."
 CUT = "Be cut off."
+# A real model then says the same each time. llama.cpp leaves out message_start where an answer begins with an emoji.
+STEADY: Any = {"extra_body": {"temperature": 0}}
 
 
 def say(text: str) -> Any:
@@ -24,15 +25,15 @@ def say(text: str) -> Any:
 
 
 def chat(text: str, **rest: Any) -> Any:
-    return OPENAI.chat.completions.create(model="any", messages=say(text), max_tokens=16, **rest)
+    return OPENAI.chat.completions.create(model="any", messages=say(text), max_tokens=16, **STEADY, **rest)
 
 
 def respond(text: str, **rest: Any) -> Any:
-    return OPENAI.responses.create(model="any", input=text, max_output_tokens=16, **rest)
+    return OPENAI.responses.create(model="any", input=text, max_output_tokens=16, **STEADY, **rest)
 
 
 def message(text: str, **rest: Any) -> Any:
-    return ANTHROPIC.messages.create(model="any", max_tokens=16, messages=say(text), **rest)
+    return ANTHROPIC.messages.create(model="any", max_tokens=16, messages=say(text), **STEADY, **rest)
 
 
 def gather(stream: Any, pick: Callable[[Any], str | None]) -> tuple[str, Any]:
@@ -70,7 +71,7 @@ def messages_stream() -> list[object]:
 
 
 def messages_helper() -> object:
-    with ANTHROPIC.messages.stream(model="any", max_tokens=16, messages=say(GREET), extra_body=CHANCELESS) as stream:
+    with ANTHROPIC.messages.stream(model="any", max_tokens=16, messages=say(GREET), **STEADY) as stream:
         return stream.get_final_text()
 
 
