@@ -19,6 +19,7 @@ import pytest
 
 from pointsman.events.record import printable
 from pointsman.sandbox import memory
+from tests.support.canary import KEY
 from tests.support.door import Door, candidate
 from tests.support.processes import POINTSMAN, ProxyProcess, proxy_process
 from tests.support.raw_client import GET_MODELS, RawClient, post
@@ -181,7 +182,7 @@ def test_no_credential_of_a_client_arrives_in_any_spelling_or_number(upstream: U
             raw += peer.sock.recv(65536)
         assert b"canary-of-the-client" not in raw
         own = b"x-api-key" if provider_type == "anthropic" else b"authorization"
-        assert [line.split(b":")[0] for line in raw.split(b"\r\n") if b"sk-canary" in line] == [own]
+        assert [line.split(b":")[0] for line in raw.split(b"\r\n") if KEY.encode() in line] == [own]
         peer.respond()
         assert client.answer().status == 200
 

@@ -101,7 +101,7 @@ def test_a_sandboxed_command_finds_no_key_in_files_processes_or_memory(tmp_path:
     )
     routes.chmod(0o600)
     # Something that is readable and holds the key: a search that misses it proves nothing.
-    open_to_all = Path("/var/tmp") / f"search-control-{secrets.token_hex(4)}"
+    open_to_all = Path("/srv") / f"search-control-{secrets.token_hex(4)}"
     open_to_all.write_text(f"x{key}x")
     open_to_all.chmod(0o644)
     command = [POINTSMAN, "sandbox", "run", "--inference-routes", str(routes), "--user", "nobody", "--"]
