@@ -37,8 +37,8 @@ acceptance-agents: setup  ## real coding agents in the sandbox; installs them fi
 bench: setup  ## ratios against nginx (PEERS=1: more peers)
 	$(BIN)/python bench/run.py
 
-soak: setup  ## 100,000 randomised exchanges with nonces
-	$(BIN)/python bench/soak.py
+soak: setup  ## 100,000 randomised exchanges with nonces; MINUTES=30: the fault matrix, for as long
+	$(BIN)/python $(if $(MINUTES),bench/fault_soak.py --minutes $(MINUTES),bench/soak.py)
 
 fuzz: $(VENV)/.fuzz  ## Hypothesis, deep profile; then every target under atheris (FUZZ_SECONDS=60 each)
 	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/unit --timeout=0 -k "any"
