@@ -5,7 +5,6 @@ import asyncio
 
 import pytest
 import uvloop
-
 from bench.fault_cells import MATRIX, Answer, Cell, WrongAnswer, block, body, cell_of, judge
 from bench.fault_soak import run
 
