@@ -22,6 +22,8 @@ LIMITS = {
 """Of the router: deadlines that strike while one watches. An endless body must not fit into the kernel's buffers, or a
 client that never reads would not be noticed."""
 _LONGEST_DEADLINE = 2.0 + 2.0
+_KEPT_SECONDS = 30.0
+"""Well below the router's 75 s, after which it may close a connection just as the next request is sent."""
 _SLACK = 10.0
 """Seconds beyond the longest deadline until an exchange counts as lost: the machine may be busy with others."""
 
@@ -31,7 +33,7 @@ class FaultClient:
 
     def __init__(self, router: WatchedRouter, upstream: FaultUpstream, rng: random.Random, *, tunnel: bool) -> None:
         self._router, self._upstream, self._rng, self._tunnel = router, upstream, rng, tunnel
-        self._kept: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+        self._kept: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter, float]] = {}
         self.slowest: Counter[str] = Counter()
         """Longest exchange by fault, in milliseconds."""
 
@@ -67,13 +69,20 @@ class FaultClient:
             await writer.start_tls(self._router.context, server_hostname="inference.local")
         return reader, writer
 
+    async def _take(self, door: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if door in self._kept:
+            reader, writer, since = self._kept.pop(door)
+            if time.monotonic() - since < _KEPT_SECONDS:
+                return reader, writer
+            writer.transport.abort()
+        return await self._connect(door)
+
     async def _stay(self, cell: Cell, nonce: str) -> str:
-        streams = self._kept.pop(cell.door, None) or await self._connect(cell.door)
-        reader, writer = streams
+        reader, writer = await self._take(cell.door)
         writer.write(_request(cell, nonce))
         answer = await _read_answer(reader)
         if answer.complete and answer.fields.get("connection") != "close":
-            self._kept[cell.door] = streams
+            self._kept[cell.door] = reader, writer, time.monotonic()
         else:
             writer.transport.abort()
         return judge(nonce, answer)
@@ -100,7 +109,7 @@ class FaultClient:
 
     def close(self) -> None:
         """Drop what is kept."""
-        for _, writer in self._kept.values():
+        for _, writer, _ in self._kept.values():
             writer.transport.abort()
         self._kept.clear()
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.answering_upstream import AnsweringUpstream
 from tests.support.raw_client import Answer, RawClient, post
-from tests.support.watched import WatchedRouter
+from tests.support.watched import SOON_LEVEL, WatchedRouter
 
 MIB = 1024 * 1024
 BODY = 10 * MIB
@@ -28,7 +28,7 @@ def answering() -> Iterator[AnsweringUpstream]:
 
 @pytest.fixture(scope="module")
 def router(answering: AnsweringUpstream) -> Iterator[WatchedRouter]:
-    with WatchedRouter({"main": {"url": answering.url}}, {}) as router:
+    with WatchedRouter({"main": {"url": answering.url}}, SOON_LEVEL) as router:
         router.settle()
         yield router
 
@@ -69,8 +69,11 @@ def test_eight_bodies_of_10_mib_at_once(router: WatchedRouter, answering: Answer
     # A body is there twice while its pieces are joined, and once until the upstream has taken it. Joining and
     # sending happen to one after the other.
     with router.withstanding(mib=8 * 20 + SOME):
-        assert at_once(8, act) == [200] * 8
+        for _ in range(2):
+            assert at_once(8, act) == [200] * 8
         assert answering.longest_body >= BODY - 100
+    # What they took is given back: up to 73 MiB stayed, as chance had it, before the allocator was told so.
+    assert router.report().rss_kib / 1024 < router.level.rss_kib / 1024 + 20
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -170,7 +173,7 @@ def test_a_bomb_stalls_nobody(router: WatchedRouter, bomb: str) -> None:
 
 
 def test_an_encoded_request_is_415_and_never_inflated(router: WatchedRouter) -> None:
-    bomb = gzip.compress(bytes(400 * MIB), 9)
+    bomb = gzip.compress(bytes(100 * MIB), 1)
     assert len(bomb) < MIB
     with router.withstanding(mib=SOME), router.tunnel() as client:
         client.send(post(bomb, fields=b"Content-Encoding: gzip\r\n"))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.answering_upstream import AnsweringUpstream
 from tests.support.raw_client import RawClient, post
-from tests.support.watched import CONNECT, WatchedRouter, wait_until
+from tests.support.watched import CONNECT, SOON_LEVEL, WatchedRouter, wait_until
 
 MANY = 500
 PER_CONNECTION = 0.15
@@ -25,7 +25,7 @@ QUICK = {
     "head_seconds": 1.0,
     "body_progress_seconds": 1.0,
     "keep_alive_seconds": 1.0,
-    "sweep_seconds": 0.1,
+    **SOON_LEVEL,
 }
 
 
@@ -37,7 +37,7 @@ def answering() -> Iterator[AnsweringUpstream]:
 
 @pytest.fixture(scope="module")
 def router(answering: AnsweringUpstream) -> Iterator[WatchedRouter]:
-    with WatchedRouter({"main": {"url": answering.url}}, {}) as router:
+    with WatchedRouter({"main": {"url": answering.url}}, SOON_LEVEL) as router:
         router.settle()
         yield router
 

@@ -11,7 +11,7 @@ from tests.support.answering_upstream import GZIP_BOMB, AnsweringUpstream, infla
 from tests.support.door import Door, candidate
 from tests.support.raw_client import Answer, post
 from tests.support.upstream import Upstream, begin
-from tests.support.watched import WatchedRouter
+from tests.support.watched import SOON_LEVEL, WatchedRouter
 
 MIB = 1024 * 1024
 SOME = 16
@@ -27,7 +27,7 @@ def answering() -> Iterator[AnsweringUpstream]:
 
 @pytest.fixture(scope="module")
 def router(answering: AnsweringUpstream) -> Iterator[WatchedRouter]:
-    with WatchedRouter({"main": {"url": answering.url}}, {}) as router:
+    with WatchedRouter({"main": {"url": answering.url}}, SOON_LEVEL) as router:
         router.settle()
         yield router
 

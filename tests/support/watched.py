@@ -20,6 +20,8 @@ CONNECT = b"CONNECT inference.local:443 HTTP/1.1\r\nHost: inference.local:443\r\
 ROOT = Path(__file__).resolve().parents[2]
 MOST_LAG_MS = 100
 """Bound of the 99th percentile of the event loop's lag."""
+SOON_LEVEL = {"idle_clear_seconds": 0.5, "sweep_seconds": 0.1}
+"""Limits under which kept upstream connections are soon gone, so that descriptors can be compared."""
 _LEVEL_SECONDS = 20.0
 
 
