@@ -100,7 +100,21 @@ def guarantees_page() -> str:
     return _NOTE + guarantees.guarantees_page(ROOT)
 
 
-PAGES = {"limits.md": limits_page, "errors.md": errors_page, "cli.md": cli_page, "guarantees.md": guarantees_page}
+def events_page() -> str:
+    """Every kind of event."""
+    sys.path.insert(0, str(ROOT))
+    from scripts import reference_events
+
+    return _NOTE + reference_events.events_page()
+
+
+PAGES = {
+    "limits.md": limits_page,
+    "errors.md": errors_page,
+    "cli.md": cli_page,
+    "events.md": events_page,
+    "guarantees.md": guarantees_page,
+}
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.events.record import printable
+from pointsman.events.printable import printable
 from pointsman.sandbox import memory
 from tests.support.canary import KEY
 from tests.support.door import Door, candidate

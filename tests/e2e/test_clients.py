@@ -29,7 +29,7 @@ def events(tmp_path: Path) -> Path:
 def denied(events: Path) -> list[str]:
     """What the log says was refused."""
     lines: list[dict[str, Any]] = [json.loads(line) for line in events.read_text().splitlines()]
-    return [str(each["status_detail"]) for each in lines if each["class_uid"] == 4001 and each["action_id"] == 2]
+    return [str(each["status_detail"]) for each in lines if each["class_uid"] == 4001 and each.get("action_id") == 2]
 
 
 def sandboxed(tmp_path: Path, events: Path, *argv: str) -> "subprocess.CompletedProcess[str]":

@@ -80,7 +80,11 @@ class ProxyProcess:
 
 @contextlib.contextmanager
 def proxy_process(
-    routes: str, directory: Path, *options: str, environ: Mapping[str, str] | None = None
+    routes: str,
+    directory: Path,
+    *options: str,
+    environ: Mapping[str, str] | None = None,
+    stdout: int = subprocess.DEVNULL,
 ) -> Iterator[ProxyProcess]:
     """Start the proxy on a route file's text."""
     file = directory / "routes.yaml"
@@ -90,7 +94,7 @@ def proxy_process(
     process = subprocess.Popen(
         [*command, "--ca-dir", str(directory / "ca"), *options],
         stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=stdout,
         text=True,
         env=dict(environ) if environ is not None else None,
     )

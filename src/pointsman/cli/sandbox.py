@@ -4,19 +4,22 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pointsman.cli.event_log import event_log_options
 from pointsman.cli.routes import route_files
 from pointsman.config.problems import RouteFileError
 from pointsman.config.routes_file import LoadedRoutes, load_route_file
 from pointsman.sandbox.memory import keep_memory_private
 
+if TYPE_CHECKING:
+    from pointsman.events.log_files import EventLog
+
 _ROUTES_HELP = "Route file (YAML): where inference goes. See docs/reference/route-file.md."
 _COULD_NOT_START = 125
 T = TypeVar("T")
-_LOG_HELP = "Append one OCSF event per line to FILE; '-' is standard output."
 
 
 @click.group()
@@ -33,8 +36,8 @@ sandbox.add_command(route_files)
     "--listen", default="127.0.0.1:3128", show_default=True, metavar="HOST:PORT", help="Port 0 picks a free one."
 )
 @click.option("--ca-dir", required=True, type=click.Path(path_type=Path), help="Where the certificates for clients go.")
-@click.option("--ocsf-log", default="", metavar="FILE", help=_LOG_HELP)
-def proxy(routes: str, listen: str, ca_dir: Path, ocsf_log: str) -> None:
+@event_log_options
+def proxy(routes: str, listen: str, ca_dir: Path, event_log: "EventLog") -> None:
     """Run the proxy alone, without isolating anything.
 
     \b
@@ -47,11 +50,11 @@ def proxy(routes: str, listen: str, ca_dir: Path, ocsf_log: str) -> None:
     bundle = _load(routes).bundle
     address = _address(listen)
     try:
-        sys.exit(run(run_proxy(ProxyOptions(bundle, address, ca_dir, ocsf_log))))
+        sys.exit(run(run_proxy(ProxyOptions(bundle, address, ca_dir, event_log))))
     except OSError as error:
         place = f" {error.filename}" if error.filename else ""
         raise click.ClickException(
-            f"cannot start{place}: {error.strerror or error}; choose another --listen or --ca-dir"
+            f"cannot start{place}: {error.strerror or error}; choose another --listen, --ca-dir or --ocsf-log"
         ) from None
 
 
@@ -103,7 +106,7 @@ def _read(read: Callable[[str], T], value: str | None) -> T | None:
     callback=_cpus,
     help="How many processors it may keep busy: 1.5, 0.5. More only slows it down.",
 )
-@click.option("--ocsf-log", default="", metavar="FILE", help=_LOG_HELP)
+@event_log_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run_command(routes: str, isolation: str, command: tuple[str, ...], **others: Any) -> None:
     """Run COMMAND so that https://inference.local is its only way out.

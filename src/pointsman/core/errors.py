@@ -51,6 +51,11 @@ class NotInference(RequestRejected):
     status = 403
     text = "connection not allowed by policy"
 
+    def __init__(self, detail: str = "", asked: str = "") -> None:
+        super().__init__(detail)
+        self.asked = asked
+        """Where the client wanted to go, when that is not the door: an authority or an absolute URL, as sent."""
+
 
 class NoCompatibleRoute(RequestRejected):
     """Routes exist, none speaks the client's dialect."""

@@ -1,36 +1,67 @@
-"""The record of one request."""
+"""What happened in one case: a request, a refusal, a failed handshake, a change of routes. Never a body or header."""
 
-from enum import StrEnum
+import re
+from functools import lru_cache
+from typing import Protocol
 
+from pointsman.core.candidate import Bundle, Candidate
+from pointsman.core.errors import (
+    NoCompatibleRoute,
+    NotInference,
+    RequestRejected,
+    RouterError,
+    UpstreamError,
+)
+from pointsman.core.event_kinds import (
+    CONNECTION_DENIED,
+    EVENTS_DROPPED,
+    HANDSHAKE_FAILED,
+    INFER_COMPLETED,
+    INFER_FAILED,
+    INFERENCE_DISABLED,
+    INFERENCE_ENABLED,
+    REQUEST_DENIED,
+    REQUEST_MATCHED,
+    REQUEST_REFUSED,
+    ROUTES_LOADED,
+    STREAM_TRUNCATED,
+    UPSTREAM_FAILED,
+    EventKind,
+)
 from pointsman.wire.usage import TokenUsage
 
+Peer = tuple[str, int] | None
+"""Address and port of a client, where it has them."""
 
-class Outcome(StrEnum):
-    """How a request ended."""
 
-    COMPLETED = "infer_completed"
-    REJECTED = "infer_rejected"
-    FAILED = "infer_failed"
-    TRUNCATED = "stream_truncated"
-    CANCELLED = "infer_cancelled"
+class UsageSource(Protocol):
+    """What watched a response body."""
+
+    def usage(self) -> TokenUsage | None:
+        """The counts the body reported, if it did."""
 
 
 class Record:
-    """Counts, sizes, times and names of one request. Not a dataclass: one is made per request, on the hot path."""
+    """One request that matched. Not a dataclass: one is made per request, on the hot path.
+
+    It is appended to the log twice: when it is admitted and when it has ended. All it holds of the first moment is
+    left alone afterwards, so both events can be formed when a batch is written.
+    """
 
     __slots__ = (
+        "announced",
+        "candidate",
         "detail",
-        "endpoint",
+        "fault",
         "heard_out",
+        "kind",
+        "meter",
         "method",
-        "model",
-        "outcome",
         "path",
         "protocol",
-        "provider_type",
+        "reason",
         "received",
         "request_id",
-        "route",
         "seconds",
         "sent",
         "status",
@@ -38,50 +69,206 @@ class Record:
         "usage",
     )
 
-    def __init__(self, request_id: str, time: float, method: str = "", path: str = "") -> None:
+    def __init__(self, request_id: str, time: float, method: str, path: str, protocol: str) -> None:
         self.request_id = request_id
         self.time = time
         """Seconds since the epoch, at the start."""
         self.method = method
         self.path = path
-        """Without the query."""
-        self.protocol = ""
-        self.route = ""
-        self.model = ""
-        self.provider_type = ""
-        self.endpoint = ""
-        """Host and port; for the operator's eyes only."""
+        """As asked; it is made fit to be told when the event is formed."""
+        self.protocol = protocol
+        self.candidate: Candidate | None = None
+        """Whom it was sent to; None while, or when, no route was chosen."""
         self.status = 0
+        """Of the answer; 0 while there is none."""
         self.received = 0
         """Bytes of the request body."""
         self.sent = 0
         """Bytes of the response body."""
         self.seconds = 0.0
-        self.outcome = Outcome.COMPLETED
+        self.kind = INFER_COMPLETED
+        """How it ended."""
+        self.fault: EventKind | None = None
+        """What broke, as an event of its own."""
+        self.reason = ""
+        """Why it did not complete, in one word of `REASONS`."""
+        self.detail = ""
+        """The same in prose, for the operator."""
         self.heard_out = False
         """The last event of a stream has reached the client."""
-        self.detail = ""
-        """Why it failed, for the operator."""
+        self.meter: UsageSource | None = None
         self.usage: TokenUsage | None = None
+        """What the meter read, once the event of its end is formed."""
+        self.announced = False
+        """Whether the event of its admission has been formed."""
+
+    def kinds(self) -> tuple[EventKind, ...]:
+        """The events it stands for at this point of a batch, in order."""
+        if not self.announced:
+            self.announced = True
+            return _ADMITTED
+        if self.meter is not None:
+            self.usage, self.meter = self.meter.usage(), None
+        return (self.kind,) if self.fault is None else (self.fault, self.kind)
+
+    def fail(self, error: RouterError) -> None:
+        """Note that it ended in an error of ours, before or after its response began."""
+        self.reason, self.detail = reason_of(error), error.detail
+        self.kind = INFER_FAILED
+        if isinstance(error, UpstreamError):
+            self.fault = STREAM_TRUNCATED if self.status else UPSTREAM_FAILED
+        elif isinstance(error, RequestRejected) and not isinstance(error, NoCompatibleRoute):
+            self.kind = REQUEST_REFUSED
+
+    def truncate(self, reason: str) -> None:
+        """Note that its body was cut."""
+        self.kind, self.fault, self.reason, self.detail = INFER_FAILED, STREAM_TRUNCATED, "stream_truncated", reason
+
+    def answered(self, status: int, *, unfinished: bool = False) -> None:
+        """Note that the upstream's answer went through whole; `unfinished`: an event stream without its last event."""
+        if status >= 300:
+            self.kind, self.reason = INFER_FAILED, reason_of_status(status)
+        elif unfinished:
+            self.kind, self.reason = INFER_FAILED, "stream_truncated"
+            self.detail = "the upstream ended its event stream without a last event"
 
 
-def printable(text: str, most: int = 200) -> str:
-    """Text from outside, fit for one line of a log: control characters escaped, length bounded."""
-    if text.isprintable() and len(text) <= most:
-        return text
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:most])
+_ADMITTED = (REQUEST_MATCHED,)
+
+REASONS = {
+    "rate_limit": "the upstream answered 429",
+    "auth_error": "the upstream answered 401, 402 or 403: it does not take the route's key",
+    "model_unavailable": "the upstream answered 404 or 410",
+    "request_rejected": "the upstream answered another 4xx: it does not like the request",
+    "server_error": "the upstream answered 3xx or 5xx",
+    "upstream_unavailable": "no connection, no TLS, or no response head in time",
+    "upstream_protocol": "what the upstream sent is not an HTTP response",
+    "stream_truncated": "the response body was cut, or an event stream ended without its last event",
+    "not_configured": "there is no route at all",
+    "no_compatible_route": "no route speaks the client's dialect",
+    "internal_error": "a bug of ours",
+    "client_gone": "the client closed its connection",
+    "client_stalled": "the client took no byte for too long",
+    "shutting_down": "the proxy was told to stop",
+    "pipelined_too_much": "the client sent too much behind a request in progress",
+    "not_inference": "not a target, method or path that is served",
+    "malformed_request": "broken HTTP, or a body that is not what it claims to be",
+    "request_timeout": "the client stopped sending in the middle of a request or a CONNECT",
+    "body_too_large": "the request body exceeds its limit",
+    "head_too_large": "the request head, or a CONNECT, exceeds its limit",
+    "target_too_long": "the request line exceeds its limit",
+    "encoded_body": "the request body has a Content-Encoding",
+    "expectation_failed": "an Expect other than 100-continue",
+    "ca_not_trusted": "the client does not trust the proxy's CA",
+    "wrong_name": "the client asked TLS for another host than inference.local",
+    "not_tls": "the client sent something other than TLS into the tunnel",
+    "tls_version": "the client and the proxy have no TLS version or cipher in common",
+    "handshake_timeout": "the TLS handshake took too long",
+    "handshake_ended": "the client closed the connection in the middle of the handshake",
+    "handshake_error": "another TLS error",
+}
+"""`status_code` of an event: why, in one stable word."""
 
 
-def human_line(record: Record) -> str:
-    """One line for a person. Method and path have passed the request grammar; the rest is escaped."""
-    what = f"{record.method} {record.path[:200]}" if record.method else "connection"
-    line = f"pointsman: {record.outcome.value} {what} status={record.status}"
-    if record.route:
-        line += f" route={printable(record.route)} model={printable(record.model)}"
-    if record.usage is not None:
-        line += f" tokens={record.usage.input_tokens}+{record.usage.output_tokens}"
-    if record.outcome is not Outcome.REJECTED:
-        line += f" in={record.received} out={record.sent} ms={record.seconds * 1000:.0f}"
-    if record.detail:
-        line += f" detail={printable(record.detail)!r}"
-    return line
+def reason_of(error: RouterError) -> str:
+    """The word for an error: the name of its class in snake case."""
+    return _snake_case(type(error).__name__)
+
+
+@lru_cache(maxsize=64)
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def reason_of_status(status: int) -> str:
+    """The word for an upstream's answer that is not a success."""
+    if status == 429:
+        return "rate_limit"
+    if status in (401, 402, 403):
+        return "auth_error"
+    if status in (404, 410):
+        return "model_unavailable"
+    return "request_rejected" if 400 <= status < 500 else "server_error"
+
+
+class Refusal:
+    """Something refused before it became a request that is served, or a handshake that failed."""
+
+    __slots__ = ("detail", "host", "kind", "method", "path", "peer", "port", "reason", "request_id", "status", "time")
+
+    def __init__(self, kind: EventKind, request_id: str, time: float, reason: str, detail: str) -> None:
+        self.kind = kind
+        self.request_id = request_id
+        self.time = time
+        self.reason = reason
+        self.detail = detail
+        self.status = 0
+        """Of our answer; 0 when there is none."""
+        self.method = ""
+        self.path = ""
+        self.host = ""
+        self.port = ""
+        """Where the client wanted to go, when that is not the door."""
+        self.peer: Peer = None
+
+    def kinds(self) -> tuple[EventKind, ...]:
+        """The one event it stands for."""
+        return (self.kind,)
+
+
+def refusal_kind(error: RouterError, *, inside: bool) -> EventKind:
+    """What a refusal is: `inside` the door, or at the proxy's own port."""
+    if isinstance(error, NotInference):
+        return REQUEST_DENIED if inside else CONNECTION_DENIED
+    return REQUEST_REFUSED
+
+
+def failed_handshake(request_id: str, time: float, reason: str, detail: str, peer: Peer) -> Refusal:
+    """A TLS handshake that did not come about."""
+    refusal = Refusal(HANDSHAKE_FAILED, request_id, time, reason, detail)
+    refusal.peer = peer
+    return refusal
+
+
+class RoutesState:
+    """The routes that are now in force."""
+
+    __slots__ = ("bundle", "host", "kind", "source", "time")
+
+    def __init__(self, kind: EventKind, time: float, bundle: Bundle, source: str, host: str) -> None:
+        self.kind = kind
+        self.time = time
+        self.bundle = bundle
+        self.source = source
+        """`file`."""
+        self.host = host
+        """The name of this machine."""
+
+    def kinds(self) -> tuple[EventKind, ...]:
+        """The one event it stands for."""
+        return (self.kind,)
+
+
+def routes_states(time: float, bundle: Bundle, source: str, host: str) -> list[RoutesState]:
+    """What is told when routes have been loaded."""
+    then = INFERENCE_ENABLED if bundle.routes else INFERENCE_DISABLED
+    return [RoutesState(kind, time, bundle, source, host) for kind in (ROUTES_LOADED, then)]
+
+
+class Loss:
+    """Events that could not be written."""
+
+    __slots__ = ("count", "time")
+
+    kind = EVENTS_DROPPED
+
+    def __init__(self, time: float, count: int) -> None:
+        self.time = time
+        self.count = count
+
+    def kinds(self) -> tuple[EventKind, ...]:
+        """The one event it stands for."""
+        return (self.kind,)
+
+
+Occurrence = Record | Refusal | RoutesState | Loss

@@ -40,6 +40,12 @@ class Application(Protocol):
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
         """A request was refused without being served: note it, and give the header lines of the answer."""
 
+    def refused_connection(self, error: RouterError, peer: object) -> bytes:
+        """As `refused`, for a client that did not get as far as the door; `peer` is its address."""
+
+    def handshake_failed(self, reason: str, peer: object) -> None:
+        """A client's TLS did not come about: note it."""
+
 
 class ClientConnection(asyncio.Protocol):
     """The client's side of the data plane; works on a plain or a TLS transport alike."""
@@ -74,6 +80,8 @@ class ClientConnection(asyncio.Protocol):
         """Whether the connection carries another request after this one."""
         self.draining = False
         """Set when the server shuts down: this request is the last."""
+        self.left_because = "client_gone"
+        """Why a request was cancelled, in one word of `events.record.REASONS`."""
 
     # Transport events
 
@@ -90,7 +98,7 @@ class ClientConnection(asyncio.Protocol):
         if not self._serving:
             self._advance()
         elif reader.buffered > self._limits.pipelined_bytes:
-            self.abort()
+            self.abort("pipelined_too_much")
 
     def eof_received(self) -> bool | None:
         # A client that half-closes has no use for the answer: no inference client does so, and a request that
@@ -222,7 +230,7 @@ class ClientConnection(asyncio.Protocol):
     def sweep(self, now: float) -> None:
         """Close what is overdue."""
         if now - self._stalled_since >= self._limits.client_stall_seconds:
-            self.abort()
+            self.abort("client_stalled")
         elif now < self._deadline:
             return
         elif self._lingering or not self._reader.in_request:
@@ -273,8 +281,9 @@ class ClientConnection(asyncio.Protocol):
         # A client that does not take the rest must not hold the connection for ever.
         self._deadline = self._sweep.now() + self._limits.client_stall_seconds
 
-    def abort(self) -> None:
+    def abort(self, because: str = "") -> None:
         """Close at once, whatever is still unsent."""
+        self.left_because = because or self.left_because
         self._closed = True
         self._gone()
         if self._transport is not None:

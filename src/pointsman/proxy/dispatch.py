@@ -2,20 +2,24 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 
 from pointsman.core.candidate import Bundle, Candidate
-from pointsman.core.errors import RouterError, UpstreamProtocol
+from pointsman.core.candidate_cache import CandidateCache
+from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol
+from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED, INTERNAL_ERROR
 from pointsman.core.limits import Limits
 from pointsman.events.operation_log import OperationLog
-from pointsman.events.record import Outcome, Record
+from pointsman.events.printable import told_authority
+from pointsman.events.record import Peer, Record, Refusal, failed_handshake, reason_of, refusal_kind
 from pointsman.proxy.call import Backend, Call, Response
-from pointsman.proxy.candidate_cache import CandidateCache
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.relay import Relay
 from pointsman.proxy.route_table import RouteTable
 from pointsman.proxy.turns import Turns
 from pointsman.routing.pattern import Target, match_pattern, read_target
 from pointsman.routing.plan import select_candidate
+from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.request import Request, RequestHead
 from pointsman.wire.response import error_answer, error_body, redacted_head
 
@@ -69,12 +73,31 @@ class Dispatcher:
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
         """Note a request that was never served."""
-        record = Record(self._request_ids(), self._log.now)
+        refusal = self._refusal(error, inside=True)
         if head is not None:
-            record.method, record.path = head.method, head.target.partition("?")[0]
-        record.outcome, record.status, record.detail = Outcome.REJECTED, error.status, error.detail
-        self._log.append(record)
-        return _own_lines(record.request_id, 0)
+            refusal.method, refusal.path = head.method, head.target
+        self._log.append(refusal)
+        return _own_lines(refusal.request_id, 0)
+
+    def refused_connection(self, error: RouterError, peer: object) -> bytes:
+        """Note a client that did not get as far as the door."""
+        refusal = self._refusal(error, inside=False)
+        refusal.peer = _peer(peer)
+        if isinstance(error, NotInference):
+            refusal.host, refusal.port = told_authority(error.asked)
+        self._log.append(refusal)
+        return _own_lines(refusal.request_id, 0)
+
+    def _refusal(self, error: RouterError, *, inside: bool) -> Refusal:
+        kind, reason = refusal_kind(error, inside=inside), reason_of(error)
+        refusal = Refusal(kind, self._request_ids(), self._log.now, reason, error.detail)
+        refusal.status = error.status
+        return refusal
+
+    def handshake_failed(self, reason: str, peer: object) -> None:
+        """Note a client whose TLS did not come about."""
+        word, text = explain_handshake(reason)
+        self._log.append(failed_handshake(self._request_ids(), self._log.now, word, text, _peer(peer)))
 
     async def serve(self, admitted: object, request: Request, client: ClientConnection) -> None:
         """Answer one request."""
@@ -82,28 +105,28 @@ class Dispatcher:
             raise TypeError("serve takes what admit returned")
         started = self._clock()
         head = request.head
-        record = Record(self._request_ids(), self._log.now, head.method, admitted.target.path)
-        record.protocol = admitted.protocol
+        record = Record(self._request_ids(), self._log.now, head.method, admitted.target.path, admitted.protocol)
         record.received = len(request.body)
+        self._log.append(record)
         try:
             await self._call(admitted, request, client, record)
         except RouterError as error:
             self._answer_error(error, client, record)
         except asyncio.CancelledError:
-            if record.outcome is not Outcome.COMPLETED or not record.heard_out:
-                record.outcome = Outcome.CANCELLED
+            if record.kind is not INFER_COMPLETED or not record.heard_out:
+                record.kind, record.reason = INFER_CANCELLED, client.left_because
             raise
         except Exception as error:
             # Nothing below is meant to raise anything else; the client is told as little as of a broken upstream.
-            self._answer_error(UpstreamProtocol(f"internal error: {type(error).__name__}: {error}"), client, record)
+            self._answer_error(UpstreamProtocol(f"internal error: {_place(error)}"), client, record)
+            record.fault, record.reason = INTERNAL_ERROR, "internal_error"
         finally:
             record.seconds = self._clock() - started
             self._log.append(record)
 
     async def _call(self, admitted: Admitted, request: Request, client: ClientConnection, record: Record) -> None:
         candidate = select_candidate(admitted.bundle.routes, admitted.protocol)
-        record.route, record.model = candidate.route, candidate.model
-        record.provider_type, record.endpoint = candidate.provider_type, candidate.endpoint.authority
+        record.candidate = candidate
         head, target = request.head, admitted.target
         call = Call(candidate, admitted.protocol, head, target.path + target.query, request.body)
         if len(request.body) > _LARGE_BODY:
@@ -121,35 +144,55 @@ class Dispatcher:
         own = _own_lines(record.request_id, 1) + self._candidate_lines.get(candidate)
         replaced = REPLACED_BODIES.get(record.status)
         if replaced is not None:
-            record.outcome, record.sent = Outcome.FAILED, len(replaced)
-            record.detail = "the upstream refused the credential"
+            record.answered(record.status)
+            record.sent, record.detail = len(replaced), "the upstream refused the credential"
             secret = candidate.api_key
             head = redacted_head(response.head, own, secret, length=len(replaced), keep_alive=client.keep_alive)
             client.write(head + replaced)
             return
         relay = Relay(client, response.head, own, minor=minor, protocol=record.protocol, limits=self._limits)
         client.attach(response)
+        events = response.head.is_event_stream
         try:
             truncated = await response.relay(relay)
             if truncated:
                 relay.truncate(truncated)
-                record.outcome, record.detail = Outcome.TRUNCATED, truncated
-            elif record.status >= 400:
-                record.outcome = Outcome.FAILED
+                record.truncate(truncated)
+            else:
+                record.answered(record.status, unfinished=events and not relay.meter.finished())
         finally:
             record.sent = relay.sent
+            record.meter = relay.meter
             # SDKs hang up on the last event, without waiting for the end of the body.
-            record.heard_out = response.head.is_event_stream and relay.meter.finished()
-            record.usage = relay.meter.usage()
+            record.heard_out = events and relay.meter.last_event_passed()
 
     def _answer_error(self, error: RouterError, client: ClientConnection, record: Record) -> None:
-        record.outcome, record.detail = Outcome.FAILED, error.detail
+        record.fail(error)
         if record.status:  # a head has gone out already
             client.cut(visibly=True)
             return
         record.status = error.status
-        own = _own_lines(record.request_id, 1 if record.route else 0)
+        own = _own_lines(record.request_id, 1 if record.candidate is not None else 0)
         client.write(error_answer(error, own, keep_alive=client.keep_alive))
+
+
+def _peer(address: object) -> Peer:
+    """Address and port, of what a transport gives; a Unix socket's has neither."""
+    match address:
+        case (str(host), int(port), *_):
+            return host, port
+    return None
+
+
+def _place(error: Exception) -> str:
+    """What was raised and where. Its own text may hold what it was about: a body, a header, a key."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    if where is None:
+        return type(error).__name__
+    code = where.tb_frame.f_code
+    return f"{type(error).__name__} in {code.co_qualname}, {PurePath(code.co_filename).name} line {where.tb_lineno}"
 
 
 def _candidate_lines(candidate: Candidate) -> bytes:

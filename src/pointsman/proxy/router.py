@@ -86,7 +86,7 @@ class Router:
     async def serve_tunnel(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> None:
         """Serve CONNECT to the door on a listening socket, until `close`."""
         doorway = self._doorway(listener, tls_context)
-        await self._listen(listener, lambda: Tunnel(doorway, self._dispatcher))
+        await self._listen(listener, lambda: Tunnel(doorway))
 
     async def serve_tls(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> None:
         """Serve clients that come to the door without CONNECT, with the same checks, until `close`."""
@@ -97,7 +97,7 @@ class Router:
         # Accepted sockets inherit it. Left to itself it grows to 6 MiB: so much that one client can make the loop
         # decrypt in a single turn, and that the kernel holds for each of them.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _CLIENT_RECEIVE_BUFFER)
-        return Doorway(self._new_connection, tls_context, self._limits, self._sweep)
+        return Doorway(self._dispatcher, self._new_connection, tls_context, self._limits, self._sweep)
 
     async def serve_plain(self, listener: socket.socket) -> None:
         """Serve the same requests without CONNECT and TLS. For benchmarks; nothing authenticates the client."""
@@ -169,7 +169,7 @@ class Router:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await self._none_left.wait()
         for connection in tuple(self._connections):
-            connection.abort()
+            connection.abort("shutting_down")
         await asyncio.sleep(0)
         self._pool.close()
         self._resolver.close()

@@ -7,25 +7,29 @@ from dataclasses import dataclass
 from math import inf
 from typing import cast
 
-from pointsman.core.errors import NotInference, RouterError
+from pointsman.core.errors import NotInference, RequestTimeout, RouterError
 from pointsman.core.limits import Limits
+from pointsman.events.printable import told_authority
 from pointsman.proxy.client_connection import LINGER_SECONDS, Application, ClientConnection, without_body
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.tls_transport import TlsTransport
 from pointsman.routing.pattern import is_door
 from pointsman.wire.connect import ESTABLISHED, read_connect
+from pointsman.wire.handshake import HANDSHAKE_TIMEOUT
 from pointsman.wire.response import error_answer
 
 
 class Handshake:
-    """The deadline of a connection's TLS handshake."""
+    """The deadline of a connection's TLS handshake, and what is told of its failure."""
 
-    def __init__(self, transport: asyncio.Transport, inner: ClientConnection, deadline: float, sweep: Sweep) -> None:
+    def __init__(self, transport: asyncio.Transport, inner: ClientConnection, doorway: "Doorway") -> None:
         self._transport = transport
         self._inner = inner
-        self._deadline = deadline
-        self._sweep = sweep
-        sweep.add(self)
+        self._application = doorway.application
+        self._sweep = doorway.sweep
+        self._deadline = self._sweep.now() + doorway.limits.tls_handshake_seconds
+        self._overdue = False
+        self._sweep.add(self)
 
     def settled(self, failure: str) -> None:
         """The handshake is over, one way or the other: its deadline is not ours any more."""
@@ -33,10 +37,13 @@ class Handshake:
         if failure:
             # Never made, so TLS does not tell it that it is lost; the router would keep it for ever.
             self._inner.connection_lost(None)
+            reason = HANDSHAKE_TIMEOUT if self._overdue else failure
+            self._application.handshake_failed(reason, self._transport.get_extra_info("peername"))
 
     def sweep(self, now: float) -> None:
         """Close what has not become a TLS connection in time."""
         if now >= self._deadline:
+            self._overdue = True
             self._sweep.discard(self)
             self._transport.abort()
 
@@ -45,6 +52,7 @@ class Handshake:
 class Doorway:
     """How a connection goes on once TLS may begin on it, whatever came before."""
 
+    application: Application
     connection: Callable[[], ClientConnection]
     tls_context: Callable[[], ssl.SSLContext]
     limits: Limits
@@ -53,7 +61,7 @@ class Doorway:
     def start_tls(self, transport: asyncio.Transport, received: bytes = b"") -> None:
         """Hand the connection to TLS; `received` is what has been read of it already."""
         inner = self.connection()
-        handshake = Handshake(transport, inner, self.sweep.now() + self.limits.tls_handshake_seconds, self.sweep)
+        handshake = Handshake(transport, inner, self)
         tls = TlsTransport(self.tls_context(), inner, server_side=True, on_settled=handshake.settled)
         transport.set_protocol(tls)
         tls.connection_made(transport)
@@ -74,9 +82,9 @@ class DirectTls(asyncio.Protocol):
 class Tunnel(asyncio.Protocol):
     """Reads CONNECT in clear, refuses what is not the door, and hands the connection to TLS."""
 
-    def __init__(self, doorway: Doorway, application: Application) -> None:
+    def __init__(self, doorway: Doorway) -> None:
         self._doorway = doorway
-        self._application = application
+        self._application = doorway.application
         self._limits = doorway.limits
         self._sweep = doorway.sweep
         self._transport: asyncio.Transport | None = None
@@ -102,10 +110,10 @@ class Tunnel(asyncio.Protocol):
                 return
             host, port, rest = connect
             if not is_door(host, port):
-                raise NotInference(f"CONNECT to {host[:100]!r} port {port[:10]!r}; only inference.local:443 is served")
+                raise NotInference(_denied(host, port), f"{host}:{port}")
         except RouterError as error:
             self._refused = True
-            answer = error_answer(error, self._application.refused(error, None), keep_alive=False)
+            answer = error_answer(error, self._application.refused_connection(error, self._peer()), keep_alive=False)
             self._transport.write(without_body(answer) if self._buffer.startswith(b"HEAD ") else answer)
             # Closed for writing only: a reset, for bytes still on the way to us, could overtake the answer.
             self._transport.write_eof()
@@ -120,4 +128,14 @@ class Tunnel(asyncio.Protocol):
         """Close what has not asked for the door in time, and what was refused and lingers."""
         if now >= self._deadline and self._transport is not None:
             self._sweep.discard(self)
+            if self._buffer and not self._refused:
+                self._application.refused_connection(RequestTimeout("no complete CONNECT in time"), self._peer())
             self._transport.abort()
+
+    def _peer(self) -> object:
+        return self._transport.get_extra_info("peername") if self._transport is not None else None
+
+
+def _denied(host: str, port: str) -> str:
+    host, port = told_authority(f"{host}:{port}")
+    return f"CONNECT to {host[:100]!r} port {port!r}; only inference.local:443 is served"

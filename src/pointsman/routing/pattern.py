@@ -72,7 +72,7 @@ def match_pattern(method: str, path: str, candidates: tuple[Candidate, ...]) -> 
         return protocol
     if method == "GET" and _is_model_path(path):
         return P.MODEL_DISCOVERY
-    raise NotInference(f"no inference pattern matches {method} {path[:100]!r}")
+    raise NotInference("no inference pattern matches this method and path")
 
 
 def _is_model_path(path: str) -> bool:

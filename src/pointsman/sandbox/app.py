@@ -26,7 +26,9 @@ from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.core.secret import Secret
 from pointsman.engine.fleet import EngineFleet
 from pointsman.engine.supervisor import EngineUnavailable
+from pointsman.events.log_files import NO_EVENT_LOG, EventLog, operation_log
 from pointsman.events.operation_log import OperationLog
+from pointsman.events.record import routes_states
 from pointsman.proxy.backends.http import EngineLine
 from pointsman.proxy.router import Router
 from pointsman.sandbox.authority import CaFiles, CertificateAuthority
@@ -53,8 +55,7 @@ class ProxyOptions:
     bundle: Bundle
     listen: tuple[str, int]
     ca_directory: Path
-    ocsf_log: str = ""
-    """A path, `-` for standard output, or empty for none."""
+    event_log: EventLog = NO_EVENT_LOG
     plain: bool = False
     """Serve HTTP without CONNECT and TLS; for benchmarks only."""
     limits: Limits = DEFAULT_LIMITS
@@ -65,23 +66,6 @@ def run(main: Coroutine[Any, Any, int]) -> int:
     give_back_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
-
-
-@contextlib.contextmanager
-def operation_log(ocsf_log: str) -> Any:
-    """The log on stderr, and as OCSF lines where asked."""
-    with contextlib.ExitStack() as stack:
-        ocsf = None
-        if ocsf_log == "-":
-            ocsf = sys.stdout
-        elif ocsf_log:
-            descriptor = os.open(ocsf_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
-            ocsf = stack.enter_context(os.fdopen(descriptor, "a", encoding="utf-8"))
-        log = OperationLog(lines=sys.stderr, ocsf=ocsf, wall_clock=time.time)
-        try:
-            yield log
-        finally:
-            log.flush()
 
 
 @contextlib.asynccontextmanager
@@ -159,7 +143,9 @@ async def run_proxy(options: ProxyOptions) -> int:
     authority = CertificateAuthority(time.time)
     authority.write(options.ca_directory, os.environ)
     listener = bind(options.listen)
-    with operation_log(options.ocsf_log) as log:
+    with operation_log(options.event_log) as log:
+        _tell_routes(log, options.bundle)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, log.reopen)
         async with open_router(options.bundle, log, options.limits) as router:
             if options.plain:
                 await router.serve_plain(listener)
@@ -183,7 +169,7 @@ class RunOptions:
     isolation: Isolation
     user: str | None = None
     expose: tuple[str, ...] = ()
-    ocsf_log: str = ""
+    event_log: EventLog = NO_EVENT_LOG
     resources: Resources = UNBOUNDED
     route_file: str = ""
     """Hidden from the command: keys may be in it."""
@@ -201,7 +187,7 @@ async def run_sandboxed(options: RunOptions) -> int:
     authority = CertificateAuthority(time.time)
     async with contextlib.AsyncExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="pointsman-ca-"))
-        log = stack.enter_context(operation_log(options.ocsf_log))
+        log = stack.enter_context(operation_log(options.event_log))
         os.chmod(directory, 0o755)  # noqa: S103  # certificates, for the sandbox's user to read
         files = authority.write(Path(directory), os.environ)
         groups = make_control_groups(options.resources)
@@ -242,6 +228,7 @@ async def _behind_the_door(
     log: OperationLog,
 ) -> int:
     bundle = options.routes.bundle
+    _tell_routes(log, bundle)
     host, port = process.listener.getsockname()[:2]
     async with open_router(bundle, log) as router:
         await router.serve_tunnel(process.listener, tls_context)
@@ -264,6 +251,12 @@ async def _behind_the_door(
         finally:
             for number in PASSED_SIGNALS:
                 loop.remove_signal_handler(number)
+
+
+def _tell_routes(log: OperationLog, bundle: Bundle) -> None:
+    for state in routes_states(log.now, bundle, "file", socket.gethostname()):
+        log.append(state)
+    log.flush()
 
 
 def _keys(bundle: Bundle) -> tuple[Secret, ...]:

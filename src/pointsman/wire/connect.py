@@ -25,7 +25,7 @@ def read_connect(data: bytes, limits: Limits) -> tuple[str, str, bytes] | None:
         return None
     head = parse_head(data[: end + 2], limits)
     if head.method != "CONNECT":
-        raise NotInference(f"{head.method} sent to the proxy; only CONNECT is served")
+        raise NotInference(f"{head.method} sent to the proxy; only CONNECT is served", head.target)
     if not _FRAMING.isdisjoint(head.values):
         raise MalformedRequest("CONNECT with a body")
     host, _, port = head.target.rpartition(":")

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pointsman.core.candidate import Candidate
+from pointsman.core.candidate_cache import CandidateCache
 from pointsman.core.limits import Limits
 from pointsman.core.secret import Secret
 from pointsman.proxy.call import Call
-from pointsman.proxy.candidate_cache import CandidateCache
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.upstream.exchange import Exchange, Patience, StaleConnection
 from pointsman.proxy.upstream.pool import Origin, OriginPool, Pool
