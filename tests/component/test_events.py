@@ -95,7 +95,9 @@ def answer(status: int) -> Callable[[Scene], None]:
             client.send(_REQUEST)
             peer = scene.upstream.accept()
             peer.request()
-            text = f'{{"error":"Incorrect API key provided: {KEY}, {CANARY}"}}'.encode()
+            # The body of any other answer is the upstream's, whatever is in it.
+            key = KEY if status in (401, 403) else ""
+            text = f'{{"error":"Incorrect API key provided: {key}, {CANARY}"}}'.encode()
             head = f"HTTP/1.1 {status} {CANARY}\r\nX-Secret: {CANARY}\r\nContent-Length: {len(text)}\r\n\r\n"
             peer.send(head.encode() + text)
             assert client.answer().status == status
