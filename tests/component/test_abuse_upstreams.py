@@ -127,3 +127,13 @@ def test_framing_between_two_pieces_of_a_body_may_have_the_size_of_a_head(upstre
         else:
             peer.end_chunks()
             assert client.read_until(b"0\r\n\r\n") == b"0\r\n\r\n"
+
+
+def test_large_requests_whose_upstream_fails_go_with_their_answer(router: WatchedRouter) -> None:
+    body = b'{"a":"' + b"x" * (10 * MIB - 20) + b'"}'
+    # One body at a time, and once more while it is put together. Each used to stay until a full collection.
+    with router.withstanding(mib=20 + SOME):
+        for _ in range(8):
+            with router.plain() as client:
+                client.send(post(body, path=b"/v1/chat/completions?flood=value"))
+                assert client.answer().status == 502

@@ -14,12 +14,12 @@ from pointsman.proxy.tls_transport import TlsTransport
 from pointsman.proxy.tunnel import Tunnel
 from pointsman.proxy.upstream.connection import UpstreamConnection
 from pointsman.proxy.upstream.exchange import Exchange
-from pointsman.wire.request import RequestReader
+from pointsman.wire.request import Request, RequestReader
 from tests.support.door import Door
 from tests.support.raw_client import RawClient, post
 from tests.support.upstream import Upstream, begin
 
-KINDS = (ClientConnection, TlsTransport, Tunnel, UpstreamConnection, Exchange, RequestReader)
+KINDS = (ClientConnection, TlsTransport, Tunnel, UpstreamConnection, Exchange, RequestReader, Request)
 CONNECT = b"CONNECT inference.local:443 HTTP/1.1\r\nHost: inference.local:443\r\n\r\n"
 
 
@@ -96,6 +96,12 @@ def truncated(door: Door, upstream: Upstream) -> None:
         assert not client.answer().complete
 
 
+def broken(door: Door, upstream: Upstream) -> None:
+    with door.tunnel() as client:
+        begin(client, upstream).send(b"garbage\r\n\r\n")
+        assert client.answer().status == 502
+
+
 ENDS: dict[str, Callable[[Door, Upstream], None]] = {
     "idle": idle,
     "refused": refused,
@@ -105,6 +111,7 @@ ENDS: dict[str, Callable[[Door, Upstream], None]] = {
     "answered": answered,
     "waiting for a head": waiting_for_a_head,
     "truncated": truncated,
+    "broken": broken,
     "left by FIN": lambda door, upstream: cancelled(RawClient.close, door, upstream),
     "left by RST": lambda door, upstream: cancelled(RawClient.reset, door, upstream),
 }

@@ -101,8 +101,14 @@ class Exchange:
         """Wait for the head. Raises UpstreamError, or StaleConnection when a redial is in order."""
         if self._reader.head is None and self._error is None:
             await self._wait()
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                # Its traceback holds this frame and us: with a reference back, the request and its body would wait
+                # for a full collection.
+                del error
 
     async def relay(self, sink: BodySink) -> str:
         """Send the body into the sink. Returns why it was truncated, or an empty string."""

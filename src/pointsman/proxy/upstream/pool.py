@@ -89,6 +89,11 @@ class OriginPool:
             raise UpstreamUnavailable(f"no connection to {origin.host}:{origin.port} in time") from None
         except OSError as error:
             raise UpstreamUnavailable(f"cannot connect: {error.strerror or error}") from None
+        except BaseException:
+            # Given up while it is being made, a transport closes without telling: it would be kept here for ever.
+            connection.close()
+            self.remove(connection)
+            raise
         return connection
 
     async def _dial_tls(self, connection: UpstreamConnection) -> None:
