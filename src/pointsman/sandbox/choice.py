@@ -15,11 +15,19 @@ pointsman: WARNING: Only its environment was cleaned of keys. Run it with --isol
 """
 
 USER_NAMESPACE_SETTINGS = {
-    "kernel/unprivileged_userns_clone": "0",
+    "kernel/unprivileged_userns_clone": "0",  # Debian's and Arch's
     "user/max_user_namespaces": "0",
-    "kernel/apparmor_restrict_unprivileged_userns": "1",
+    "kernel/apparmor_restrict_unprivileged_userns": "1",  # Ubuntu's
 }
 """Below /proc/sys: what forbids namespaces without root, and the value that does."""
+
+_MENDS = {
+    "kernel/unprivileged_userns_clone": "sysctl -w kernel.unprivileged_userns_clone=1",
+    "user/max_user_namespaces": "sysctl -w user.max_user_namespaces=15000",
+    "kernel/apparmor_restrict_unprivileged_userns": (
+        "an AppArmor profile for bwrap with the rule 'userns,' (docs/howto/run-without-root.md has it)"
+    ),
+}
 
 _OTHERWISE = "or run it with sudo"
 
@@ -58,23 +66,25 @@ def choose_isolation(requested: Isolation, *, is_root: bool, bubblewrap: str | N
     return requested
 
 
+def forbidding_setting(settings: Mapping[str, str]) -> tuple[str, str] | None:
+    """What keeps ordinary users from making namespaces, as `name = value`, and what it takes to change that.
+
+    `settings` are the values of USER_NAMESPACE_SETTINGS that exist here. None: the kernel does not forbid it.
+    """
+    for name, forbidding in USER_NAMESPACE_SETTINGS.items():
+        if settings.get(name) == forbidding:
+            return f"{name.replace('/', '.')} = {forbidding}", _MENDS[name]
+    return None
+
+
 def explain_bubblewrap(said: str, settings: Mapping[str, str]) -> str:
     """One line for the operator when bwrap could not make the sandbox.
 
     `said` is what it wrote, `settings` the values of USER_NAMESPACE_SETTINGS that exist here.
     """
+    forbidden = forbidding_setting(settings)
+    if forbidden is not None:
+        setting, mend = forbidden
+        return f"this kernel forbids user namespaces to everyone but root ({setting}): it takes {mend}, {_OTHERWISE}"
     reason = said.strip().splitlines()[-1].removeprefix("bwrap: ") if said.strip() else "it did not say why"
-    mends = {
-        "kernel/unprivileged_userns_clone": "sysctl -w kernel.unprivileged_userns_clone=1",
-        "user/max_user_namespaces": "sysctl -w user.max_user_namespaces=15000",
-        "kernel/apparmor_restrict_unprivileged_userns": (
-            "an AppArmor profile for bwrap with the rule 'userns,' (docs/howto/run-without-root.md has it)"
-        ),
-    }
-    for name, forbidding in USER_NAMESPACE_SETTINGS.items():
-        if settings.get(name) == forbidding:
-            return (
-                f"this kernel forbids user namespaces to everyone but root ({name.replace('/', '.')} = {forbidding}): "
-                f"it takes {mends[name]}, {_OTHERWISE}"
-            )
     return f"bubblewrap cannot make a sandbox here ({reason}): {_OTHERWISE.removeprefix('or ')}"

@@ -1,15 +1,22 @@
-"""What this host allows: namespaces, bubblewrap, cgroups. Looks and tries; decides nothing but what is possible.
+"""What this host allows: namespaces, bubblewrap, control groups. Looks and tries; decides nothing but what is possible.
 
-Every trial is made in a process of its own, which ends with it.
+Every trial of namespaces is made in a process of its own, which ends with it.
 """
 
+import asyncio
+import contextlib
 import errno
 import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from pointsman.sandbox.choice import USER_NAMESPACE_SETTINGS
+from pointsman.sandbox.control_groups import make_control_groups
+from pointsman.sandbox.resources import NoControlGroup, Resources
 
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x20000, 0x10000000, 0x20000000, 0x40000000
 _SECONDS = 20.0  # a trial takes milliseconds, and an interpreter's start
@@ -18,22 +25,6 @@ import ctypes, sys
 libc = ctypes.CDLL(None, use_errno=True)
 sys.exit(ctypes.get_errno() if libc.unshare(int(sys.argv[1])) else 0)
 """
-# Kernel settings that keep ordinary users from making user namespaces, with the value that does.
-_SWITCHES = (
-    ("kernel.unprivileged_userns_clone", "0"),  # Debian's and Arch's
-    ("kernel.apparmor_restrict_unprivileged_userns", "1"),  # Ubuntu's
-    ("user.max_user_namespaces", "0"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Cgroups:
-    """Where this process is in the cgroup v2 hierarchy; empty path: nowhere."""
-
-    path: str = ""
-    writable: bool = False
-    """Whether groups can be made below it."""
-    controllers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +36,14 @@ class HostFacts:
     """errno of making the network, mount and PID namespaces that root needs; 0: it works. Not tried without root."""
     user_namespaces_error: int = 0
     """errno of a user namespace with a network namespace in it; 0: it works."""
-    closed_by: tuple[str, ...] = ()
-    """Kernel settings, as `name=value`, that forbid user namespaces to ordinary users."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the kernel, about user namespaces: those of USER_NAMESPACE_SETTINGS that exist."""
     bubblewrap: str = ""
     """Its path, or empty."""
     bubblewrap_error: str = ""
     """What it said when it was tried; empty: it works, or is not there."""
-    cgroups: Cgroups = Cgroups()
+    limits_error: str = ""
+    """Why no control group for `--memory` and `--cpus` could be made; empty: one was, and removed again."""
 
 
 def possible_isolations(facts: HostFacts) -> tuple[str, ...]:
@@ -72,10 +64,10 @@ def look_at_host() -> HostFacts:
         is_root,
         _try_namespaces(_CLONE_NEWNET | _CLONE_NEWNS | _CLONE_NEWPID) if is_root else 0,
         _try_namespaces(_CLONE_NEWUSER | _CLONE_NEWNET),
-        _closed_by(),
+        user_namespace_settings(),
         bubblewrap,
         _try_bubblewrap(bubblewrap) if bubblewrap else "",
-        _cgroups(),
+        _try_control_groups(),
     )
 
 
@@ -98,26 +90,19 @@ def _try_bubblewrap(path: str) -> str:
     return "" if tried.returncode == 0 else (tried.stderr.strip().rpartition("\n")[2] or f"status {tried.returncode}")
 
 
-def _closed_by() -> tuple[str, ...]:
-    found = []
-    for name, closed in _SWITCHES:
-        try:
-            value = Path("/proc/sys", *name.split(".")).read_text().strip()
-        except OSError:
-            continue
-        if value == closed:
-            found.append(f"{name}={value}")
-    return tuple(found)
+def user_namespace_settings() -> dict[str, str]:
+    """The kernel's settings about user namespaces, as far as it has them."""
+    settings = {}
+    for name in USER_NAMESPACE_SETTINGS:
+        with contextlib.suppress(OSError):
+            settings[name] = Path("/proc/sys", name).read_text().strip()
+    return settings
 
 
-def _cgroups() -> Cgroups:
+def _try_control_groups() -> str:
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        group = next(line.removeprefix("0::") for line in lines if line.startswith("0::"))
-        path = Path("/sys/fs/cgroup", group.lstrip("/"))
-        controllers = (path / "cgroup.controllers").read_text().split()
-    except (OSError, StopIteration):
-        return Cgroups()
-    return Cgroups(
-        str(path), os.access(path, os.W_OK) and os.access(path / "cgroup.procs", os.W_OK), tuple(controllers)
-    )
+        groups = make_control_groups(Resources(memory_bytes=1 << 30, cpus=1.0))
+    except NoControlGroup as error:
+        return error.cause
+    asyncio.run(groups.remove())
+    return ""

@@ -15,11 +15,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pointsman.sandbox.child import CannotStart, Failure
-from pointsman.sandbox.choice import USER_NAMESPACE_SETTINGS, Isolation, IsolationRefused, explain_bubblewrap
+from pointsman.sandbox.choice import Isolation, IsolationRefused, explain_bubblewrap
+from pointsman.sandbox.host import user_namespace_settings
 from pointsman.sandbox.orders import Command, launcher, orders_for, text
 from pointsman.sandbox.visibility import PRIVATE_HOME
 
@@ -143,7 +143,7 @@ class SandboxProcess:
         if "failed" in message:
             failure = Failure(message["failed"], message["errno"], message["detail"])
             if failure.stage == "bwrap":
-                raise IsolationRefused(explain_bubblewrap(failure.detail, _user_namespace_settings()))
+                raise IsolationRefused(explain_bubblewrap(failure.detail, user_namespace_settings()))
             who = self._command.user.name if self._command.user else "you"
             raise CannotStart(failure.explain(self._command.argv[0], self._command.cwd, who))
         return message
@@ -204,14 +204,6 @@ def _take_terminal_back(terminal: int) -> None:
         pass  # another user's group, or the terminal is gone
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
-def _user_namespace_settings() -> dict[str, str]:
-    settings = {}
-    for name in USER_NAMESPACE_SETTINGS:
-        with contextlib.suppress(OSError):
-            settings[name] = Path("/proc/sys", name).read_text().strip()
-    return settings
 
 
 def _launch(control: socket.socket) -> subprocess.Popen[bytes]:

@@ -18,7 +18,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d{1,15})(?:([KMGT])(?:iB|B)?)?", re.IGNORECASE | re.ASCII)
 _CPUS = re.compile(r"\d{1,4}(?:\.\d{1,3})?|\.\d{1,3}", re.ASCII)
 
-_MEND = (
+GROUP_MEND = (
     "as a user, start it as 'systemd-run --user --scope -p Delegate=yes pointsman sandbox run …'; or run it with sudo, "
     "or leave the option away"
 )
@@ -77,7 +77,8 @@ class NoControlGroup(CannotStart):
     """A limit was asked for that cannot be set here."""
 
     def __init__(self, cause: str) -> None:
-        super().__init__(f"--memory and --cpus need a control group, and {cause}: {_MEND}")
+        super().__init__(f"--memory and --cpus need a control group, and {cause}: {GROUP_MEND}")
+        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
+from pointsman.sandbox.choice import USER_NAMESPACE_SETTINGS, explain_bubblewrap
 from pointsman.sandbox.doctor.environment_findings import State
 from pointsman.sandbox.doctor.host_findings import judge_host
-from pointsman.sandbox.host import Cgroups, HostFacts, look_at_host, possible_isolations
+from pointsman.sandbox.host import HostFacts, look_at_host, possible_isolations
+from pointsman.sandbox.resources import GROUP_MEND
 
 ROOT = HostFacts(is_root=True)
 USER = HostFacts(is_root=False)
@@ -38,42 +41,38 @@ def test_a_container_without_the_capability_is_told_which_one() -> None:
                                        "or choose --isolation none")  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("closed", "mend"),
-    [
-        ("kernel.unprivileged_userns_clone=0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
-        (
-            "kernel.apparmor_restrict_unprivileged_userns=1",
-            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
-        ),
-        ("user.max_user_namespaces=0", "sudo sysctl -w user.max_user_namespaces=28633"),
-    ],
-)
-def test_a_kernel_setting_that_forbids_user_namespaces_is_named_with_its_opposite(closed: str, mend: str) -> None:
-    facts = HostFacts(is_root=False, bubblewrap=BWRAP, bubblewrap_error="no", closed_by=(closed,))
-    assert judge_host(facts)[1].mend == mend
+@pytest.mark.parametrize(("setting", "forbidding"), USER_NAMESPACE_SETTINGS.items())
+def test_a_kernel_setting_that_forbids_user_namespaces_is_named_with_its_mend(setting: str, forbidding: str) -> None:
+    facts = HostFacts(is_root=False, bubblewrap=BWRAP, bubblewrap_error="no", settings={setting: forbidding})
+    told = judge_host(facts)[1]
+    assert told.detail.startswith(f"{setting.replace('/', '.')} = {forbidding} ")
+    assert told.mend in explain_bubblewrap("no", {setting: forbidding})
+
+
+def test_without_such_a_setting_bubblewraps_own_words_are_told() -> None:
+    facts = HostFacts(is_root=False, bubblewrap=BWRAP, bubblewrap_error="no room", settings=dict.fromkeys(
+        USER_NAMESPACE_SETTINGS, "7"))  # fmt: skip
+    assert "no room" in judge_host(facts)[1].detail
 
 
 def test_missing_bubblewrap_is_a_package() -> None:
     assert judge_host(USER)[1].mend == "sudo apt-get install bubblewrap"
 
 
-@pytest.mark.parametrize(
-    ("cgroups", "state", "words"),
-    [
-        (Cgroups(), State.NOTE, "no cgroup v2"),
-        (Cgroups("/sys/fs/cgroup/a", True, ("cpu", "io")), State.NOTE, "no memory controller"),
-        (Cgroups("/sys/fs/cgroup/a", False, ("cpu", "memory")), State.NOTE, "not writable"),
-        (Cgroups("/sys/fs/cgroup/a", True, ("cpu", "memory")), State.OK, "can be made"),
-    ],
-)
-def test_limits_need_a_writable_group_with_both_controllers(cgroups: Cgroups, state: State, words: str) -> None:
-    told = judge_host(HostFacts(is_root=True, cgroups=cgroups))[2]
-    assert told.state is state
-    assert words in told.detail
+def test_limits_need_a_control_group_that_could_be_made() -> None:
+    assert judge_host(ROOT)[2].state is State.OK
+    told = judge_host(HostFacts(is_root=True, limits_error="/x may not be written to"))[2]
+    assert (told.state, told.mend) == (State.NOTE, GROUP_MEND)
+    assert "/x may not be written to" in told.detail
+
+
+def groups_of_ours() -> set[Path]:
+    return set(Path("/sys/fs/cgroup").rglob("pointsman-*"))
 
 
 def test_this_host_can_be_looked_at() -> None:
+    before = groups_of_ours()
     facts = look_at_host()
     assert facts.is_root is (os.geteuid() == 0)
     assert len(judge_host(facts)) == 3
+    assert groups_of_ours() == before, "the group of the trial is removed"

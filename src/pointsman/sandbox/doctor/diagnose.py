@@ -28,7 +28,7 @@ from pointsman.sandbox.doctor.environment_findings import (
 )
 from pointsman.sandbox.doctor.examine import Examination, examine_all
 from pointsman.sandbox.doctor.host_findings import judge_host
-from pointsman.sandbox.doctor.practice_door import SANDBOX_HOSTS_FILE_NAMES_DOOR, practice_door
+from pointsman.sandbox.doctor.practice_door import practice_door
 from pointsman.sandbox.doctor.survey import Survey, survey
 from pointsman.sandbox.host import look_at_host
 
@@ -108,7 +108,7 @@ async def _examine(
     now = datetime.now(UTC)
     situation = replace(situation_of(environ, door, files, direct, now), isolated=bool(isolated))
     if isolated is None:
-        situation = replace(situation, hosts_file_inside=SANDBOX_HOSTS_FILE_NAMES_DOOR)
+        situation = replace(situation, hosts_file_inside=True)
     findings = judge_environment(situation, door, files, direct, now)
     # Asking an SDK runs its code: in a sandbox that is what the command does anyway, outside it is not ours to start.
     found = await survey(environ, task.directory if isolated else "", task.only, tuple(AGENTS))

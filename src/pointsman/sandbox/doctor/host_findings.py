@@ -3,8 +3,10 @@
 import os
 
 from pointsman.sandbox.child import Failure
+from pointsman.sandbox.choice import forbidding_setting
 from pointsman.sandbox.doctor.environment_findings import Finding, State
 from pointsman.sandbox.host import HostFacts, possible_isolations
+from pointsman.sandbox.resources import GROUP_MEND
 
 
 def judge_host(facts: HostFacts) -> tuple[Finding, ...]:
@@ -29,14 +31,13 @@ def _without_root(facts: HostFacts, possible: tuple[str, ...]) -> Finding:
     subject = "isolation without root"
     if "bwrap" in possible:
         return Finding(subject, State.OK, f"{facts.bubblewrap} can make namespaces")
-    if facts.closed_by:
-        name, _, value = facts.closed_by[0].partition("=")
-        opened = "28633" if name.endswith("namespaces") else str(1 - int(value))
-        mend = f"sudo sysctl -w {name}={opened}"
-        return Finding(subject, State.NOTE, f"{', '.join(facts.closed_by)} forbids user namespaces", mend)
     if not facts.bubblewrap:
         mend = "sudo apt-get install bubblewrap"
         return Finding(subject, State.NOTE, "bubblewrap is not installed", mend)
+    forbidden = forbidding_setting(facts.settings)
+    if forbidden is not None:
+        setting, mend = forbidden
+        return Finding(subject, State.NOTE, f"{setting} forbids user namespaces to ordinary users", mend)
     reason = facts.bubblewrap_error
     if facts.user_namespaces_error:
         reason += f" (user namespaces: {os.strerror(facts.user_namespaces_error)})"
@@ -44,14 +45,7 @@ def _without_root(facts: HostFacts, possible: tuple[str, ...]) -> Finding:
 
 
 def _limits(facts: HostFacts) -> Finding:
-    subject = "limits"
-    if not facts.cgroups.path:
-        return Finding(subject, State.NOTE, "no cgroup v2 here: --memory and --cpus cannot be enforced")
-    missing = sorted({"memory", "cpu"} - set(facts.cgroups.controllers))
-    if missing:
-        what = f"{facts.cgroups.path} has no {' and no '.join(missing)} controller"
-        return Finding(subject, State.NOTE, f"{what}: --memory and --cpus cannot be enforced")
-    if not facts.cgroups.writable:
-        mend = "use sudo, or start it by 'systemd-run --user --scope -p Delegate=yes'"
-        return Finding(subject, State.NOTE, f"{facts.cgroups.path} is not writable: no group can be made there", mend)
-    return Finding(subject, State.OK, f"groups with memory and cpu can be made below {facts.cgroups.path}")
+    subject = "--memory and --cpus"
+    if facts.limits_error:
+        return Finding(subject, State.NOTE, f"no control group can be made: {facts.limits_error}", GROUP_MEND)
+    return Finding(subject, State.OK, "control groups can be made")

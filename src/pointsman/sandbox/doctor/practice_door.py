@@ -14,8 +14,6 @@ from pointsman.sandbox.app import bind, open_router
 from pointsman.sandbox.authority import CertificateAuthority
 from pointsman.sandbox.environment import Door, sandbox_environment
 
-SANDBOX_HOSTS_FILE_NAMES_DOOR = False
-"""Whether `sandbox run` gives its command a hosts file with `inference.local`, and serves port 443 there."""
 _CANNED = Candidate(INFERENCE_LOCAL, Endpoint("mock", "doctor", 0, ""), "canned", tuple(InferenceProtocol))
 
 
