@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import POINTSMAN
+from tests.support.canary import KEY
+from tests.support.processes import POINTSMAN, kept
 
 ROUTES = """
 routes:
@@ -18,7 +19,6 @@ routes:
     model: mock-model
     protocols: [openai_chat_completions, model_discovery]
 """
-CANARY = "sk-canary-7710af"
 PATH = f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"
 
 
@@ -32,13 +32,15 @@ def routes(tmp_path: Path) -> Path:
 def doctor(
     *arguments: str, before: tuple[str, ...] = (), environ: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*before, POINTSMAN, "doctor", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=55,
-        env={"PATH": PATH, "HOME": "/nonexistent", "OPENAI_API_KEY": CANARY, **(environ or {})},
-        check=False,
+    return kept(
+        subprocess.run(
+            [*before, POINTSMAN, "doctor", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=55,
+            env={"PATH": PATH, "HOME": "/nonexistent", "OPENAI_API_KEY": KEY, **(environ or {})},
+            check=False,
+        )
     )
 
 
@@ -73,7 +75,7 @@ def test_outside_it_predicts_with_a_throwaway_door_and_looks_at_the_host() -> No
     assert "wget --ca-certificate=$SSL_CERT_FILE …" in finished.stdout
     assert re.search(r"ok +isolation as root ", finished.stdout) or os.geteuid() != 0
     assert finished.stdout.rstrip().endswith("to mend: wget")
-    assert CANARY not in finished.stdout + finished.stderr
+    assert KEY not in finished.stdout + finished.stderr
     assert finished.stderr == ""
 
 
@@ -88,7 +90,7 @@ def test_the_hosts_of_a_route_file_are_reached_only_when_asked(tmp_path: Path) -
     (endpoint,) = json.loads(finished.stdout)["endpoints"]
     assert (endpoint["endpoint"], endpoint["failure"]) == ("http://127.0.0.1:9", "refused")
     assert endpoint["mend"] == "start the model server, or correct the port"
-    assert CANARY not in finished.stdout
+    assert KEY not in finished.stdout
     assert json.loads(doctor("--outside", "-o", "json", "curl").stdout)["endpoints"] == []
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.canary import KEY
 from tests.support.clients import CLIENTS, Client, run_sandboxed
 from tests.support.dialects import Cut, Reply, Say
 from tests.support.processes import llama_server, proxy_process
@@ -36,7 +37,7 @@ routes:
     endpoint: {url}
     model: real-model
     protocols: [openai_chat_completions, openai_responses, anthropic_messages, model_discovery]
-    api_key: sk-canary-71c3
+    api_key: {key}
 """
 Outcomes = dict[str, dict[str, Any]]
 
@@ -62,7 +63,7 @@ def inside(request: pytest.FixtureRequest, model: ScriptedModel, tmp_path_factor
     client: Client = request.param
     directory = tmp_path_factory.mktemp("inside")
     names = (*SCENARIOS, *CUTS, "elsewhere")
-    return read(run_sandboxed(ROUTES.format(url=model.url), directory, client.argv(*names), client))
+    return read(run_sandboxed(ROUTES.format(url=model.url, key=KEY), directory, client.argv(*names), client))
 
 
 @pytest.fixture(scope="module", params=CLIENTS, ids=lambda client: client.name)
@@ -70,7 +71,7 @@ def outside(request: pytest.FixtureRequest, model: ScriptedModel, tmp_path_facto
     client: Client = request.param
     directory = tmp_path_factory.mktemp("outside")
     names = (*SCENARIOS, *CUTS)
-    with proxy_process(ROUTES.format(url=model.url), directory) as proxy:
+    with proxy_process(ROUTES.format(url=model.url, key=KEY), directory) as proxy:
         environ: Mapping[str, str] = {**os.environ, **client.environ_outside(proxy)}
         finished = subprocess.run(
             client.argv(*names), env=dict(environ), capture_output=True, text=True, timeout=40, check=False
@@ -104,7 +105,7 @@ def test_an_sdks_program_reaches_nothing_else(inside: Outcomes) -> None:
 
 def test_the_clients_placeholder_never_reaches_the_upstream(inside: Outcomes, model: ScriptedModel) -> None:
     assert inside
-    assert {asked.fields["authorization"] for asked in model.requests} == {"Bearer sk-canary-71c3"}
+    assert {asked.fields["authorization"] for asked in model.requests} == {f"Bearer {KEY}"}
     assert not [asked for asked in model.requests if "unused" in str(asked.fields)]
 
 
@@ -117,7 +118,7 @@ def engine() -> Iterator[int]:
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_an_sdk_in_a_sandbox_streams_a_real_models_answer(client: Client, engine: int, tmp_path: Path) -> None:
     names = ("chat_stream", "responses_stream", "messages_helper", "models", "count_tokens")
-    routes = ROUTES.format(url=f"http://127.0.0.1:{engine}/v1")
+    routes = ROUTES.format(url=f"http://127.0.0.1:{engine}/v1", key=KEY)
     outcomes = read(run_sandboxed(routes, tmp_path, client.argv(*names), client))
     assert [outcomes[name] for name in names if not outcomes[name].get("value")] == []
     assert outcomes["responses_stream"]["value"][1] == "response.completed"

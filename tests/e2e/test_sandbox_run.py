@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.canary import KEY
 from tests.support.processes import POINTSMAN, run_to_end
 from tests.support.sandboxes import sandbox
 
@@ -169,7 +170,7 @@ def test_the_operators_keys_stay_outside(routes: Path, tmp_path: Path) -> None:
     file.write_text(
         MOCK.replace("endpoint: mock://canned", "endpoint: http://127.0.0.1:9/v1\n    api_key_env: MY_ODD_NAME")
     )
-    canary = "sk-canary-93b1"
+    canary = KEY
     environ = {
         "MY_ODD_NAME": canary,
         "COPY": f"x{canary}x",

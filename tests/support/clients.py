@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.processes import POINTSMAN, ProxyProcess
+from tests.support.processes import POINTSMAN, ProxyProcess, kept
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "e2e" / "clients"
@@ -71,12 +71,14 @@ def run_sandboxed(
     nobody = pwd.getpwnam("nobody")
     os.chown(directory, nobody.pw_uid, nobody.pw_gid)  # it is the command's working directory
     shown = ["--expose", str(NODE_PACKAGES), "--expose", str(PROGRAMS)]
-    return subprocess.run(
-        [POINTSMAN, "sandbox", "run", "--inference-routes", str(file), *shown, *options, "--", *argv],
-        cwd=directory,
-        env={**os.environ, **(client.environ if client else {})},
-        capture_output=True,
-        text=True,
-        timeout=55,
-        check=False,
+    return kept(
+        subprocess.run(
+            [POINTSMAN, "sandbox", "run", "--inference-routes", str(file), *shown, *options, "--", *argv],
+            cwd=directory,
+            env={**os.environ, **(client.environ if client else {})},
+            capture_output=True,
+            text=True,
+            timeout=55,
+            check=False,
+        )
     )

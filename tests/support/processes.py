@@ -17,6 +17,12 @@ POINTSMAN = str(Path(sys.executable).with_name("pointsman"))
 _READY = re.compile(r"pointsman: ready proxy=(\S+):(\d+)")
 
 
+def kept(done: "subprocess.CompletedProcess[str]") -> "subprocess.CompletedProcess[str]":
+    """Keep what a process printed as evidence."""
+    evidence.keep("cli", f"{done.stdout}\n{done.stderr}")
+    return done
+
+
 def run_to_end(
     command: Sequence[str], *, environ: Mapping[str, str] | None = None, seconds: float = 40, **keywords: Any
 ) -> "subprocess.CompletedProcess[str]":
@@ -30,8 +36,7 @@ def run_to_end(
         check=False,
         **keywords,
     )
-    evidence.keep("cli", f"{done.stdout}\n{done.stderr}")
-    return done
+    return kept(done)
 
 
 class ProxyProcess:

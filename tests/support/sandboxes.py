@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.processes import kept
+
 REPOSITORY = Path(__file__).parents[2]
 OPERATOR = 12345
 """The number of a person without root, whom this host does not know."""
@@ -67,14 +69,16 @@ class Sandbox:
 
     def run(self, *argv: str, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
         """Run `argv` inside, to its end."""
-        return subprocess.run(
-            self.supervisor(*argv),
-            env=self.environment(**(environment or {})),
-            cwd=self.checkout if self.isolation == "netns" else "/",
-            capture_output=True,
-            text=True,
-            timeout=40,
-            check=False,
+        return kept(
+            subprocess.run(
+                self.supervisor(*argv),
+                env=self.environment(**(environment or {})),
+                cwd=self.checkout if self.isolation == "netns" else "/",
+                capture_output=True,
+                text=True,
+                timeout=40,
+                check=False,
+            )
         )
 
     def report(self, code: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Any:

@@ -71,9 +71,15 @@ def look_at_host() -> HostFacts:
     )
 
 
+def _environment() -> dict[str, str]:
+    """Of a trial: the caller's holds keys, and an environment can be read."""
+    return {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+
+
 def _try_namespaces(flags: int) -> int:
     try:
-        tried = subprocess.run([sys.executable, "-I", "-S", "-c", _TRY, str(flags)], timeout=_SECONDS, check=False)
+        command = [sys.executable, "-I", "-S", "-c", _TRY, str(flags)]
+        tried = subprocess.run(command, env=_environment(), timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return errno.EIO
     return tried.returncode
@@ -83,7 +89,13 @@ def _try_bubblewrap(path: str) -> str:
     options = ("--unshare-user", "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc")
     try:
         tried = subprocess.run(
-            [path, *options, "true"], capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
+            [path, *options, "true"],
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
