@@ -12,6 +12,7 @@
     │   ├── ExpectationFailed 417
     │   └── HeadTooLarge 431
     ├── NotConfigured 503        no route is there yet
+    ├── Overloaded 503           too much is held for other requests
     └── UpstreamError
         ├── UpstreamUnavailable 503
         └── UpstreamProtocol 502
@@ -111,6 +112,13 @@ class NotConfigured(RouterError):
     status = 503
     text = "inference is not configured"
     hint = "the operator adds a route with 'pointsman inference set', or to the file given with --inference-routes"
+
+
+class Overloaded(RouterError):
+    """The bodies of all requests together exceed `Limits.held_body_bytes`."""
+
+    status = 503
+    text = "inference service unavailable"
 
 
 class UpstreamError(RouterError):

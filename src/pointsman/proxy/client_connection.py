@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 from pointsman.core.errors import RequestTimeout, RouterError
 from pointsman.core.limits import Limits
+from pointsman.proxy.held_bodies import HeldBodies
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.upstream.exchange import Flow
 from pointsman.wire.request import Request, RequestHead, RequestReader
@@ -56,10 +57,13 @@ class ClientConnection(asyncio.Protocol):
         limits: Limits,
         sweep: Sweep,
         *,
+        bodies: HeldBodies,
         on_lost: Callable[["ClientConnection"], None],
     ) -> None:
         self._application = application
         self._on_lost = on_lost
+        self._bodies = bodies
+        self._held = 0
         self._limits = limits
         self._sweep = sweep
         self._reader = RequestReader(limits)
@@ -113,6 +117,8 @@ class ClientConnection(asyncio.Protocol):
         # wait for a full collection.
         self._transport = None
         self._sweep.discard(self)
+        if self._held:
+            self._let_go()
         self._on_lost(self)
 
     def pause_writing(self) -> None:
@@ -152,6 +158,7 @@ class ClientConnection(asyncio.Protocol):
             head = cast(RequestHead, event)
             self._admitted = self._application.admit(head)
             self._deadline = self._sweep.now() + self._limits.body_progress_seconds
+            self._hold()
             if self._reader.buffered:
                 self._advance()
             elif head.expects_continue:
@@ -162,6 +169,7 @@ class ClientConnection(asyncio.Protocol):
     def _wait_for_more(self) -> None:
         if self._reader.in_body:
             self._deadline = self._sweep.now() + self._limits.body_progress_seconds
+            self._hold()
         elif self._deadline == inf or self._idle:
             self._idle = False
             seconds = self._limits.head_seconds if self._reader.in_request else self._limits.keep_alive_seconds
@@ -187,6 +195,9 @@ class ClientConnection(asyncio.Protocol):
                 await self._application.serve(admitted, request, self)
                 self._flow = None
                 self._serving = False
+                del request
+                if self._held:
+                    self._let_go()
                 self._finished()
                 if self._next is None and not self._closed:
                     self._waiter = self._sweep.loop.create_future()
@@ -195,6 +206,14 @@ class ClientConnection(asyncio.Protocol):
         except asyncio.CancelledError:
             self._flow = None
             self.abort()  # the client has gone, or we are shutting down
+
+    def _hold(self) -> None:
+        held, self._held = self._held, self._reader.held
+        self._bodies.change(held, self._held)
+
+    def _let_go(self) -> None:
+        self._bodies.change(self._held, 0)
+        self._held = 0
 
     def _finished(self) -> None:
         if self._closed:
@@ -216,6 +235,8 @@ class ClientConnection(asyncio.Protocol):
         if head is not None and head.method == "HEAD":
             answer = without_body(answer)
         self.write(answer)
+        self._reader = RequestReader(self._limits)  # what was read of a body goes now, not when the client does
+        self._let_go()
         self._linger()
 
     def _linger(self) -> None:

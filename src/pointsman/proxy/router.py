@@ -22,6 +22,7 @@ from pointsman.proxy.backends.mock import MockBackend
 from pointsman.proxy.call import Backend, Call
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.dispatch import REPLACED_BODIES, Dispatcher
+from pointsman.proxy.held_bodies import HeldBodies
 from pointsman.proxy.relay import Collector
 from pointsman.proxy.route_table import RouteTable
 from pointsman.proxy.sweep import Sweep
@@ -79,6 +80,7 @@ class Router:
             request_ids=lambda: f"{prefix}-{next(numbers):x}",
         )
         self._servers: list[asyncio.Server] = []
+        self._bodies = HeldBodies(limits.held_body_bytes)
         self._connections: set[ClientConnection] = set()
         self._none_left = asyncio.Event()
         self._none_left.set()
@@ -108,7 +110,9 @@ class Router:
         self._servers.append(await loop.create_server(protocol, sock=listener, backlog=1024))
 
     def _new_connection(self) -> ClientConnection:
-        connection = ClientConnection(self._dispatcher, self._limits, self._sweep, on_lost=self._forget)
+        connection = ClientConnection(
+            self._dispatcher, self._limits, self._sweep, bodies=self._bodies, on_lost=self._forget
+        )
         self._connections.add(connection)
         self._none_left.clear()
         return connection
@@ -150,6 +154,11 @@ class Router:
             return BufferedResponse(head.status, tuple(_split_line(line) for line in lines), body)
         finally:
             response.close()
+
+    @property
+    def held_body_bytes(self) -> int:
+        """Bytes of request bodies that are held now."""
+        return self._bodies.total
 
     def enforce_deadlines(self) -> None:
         """Act on what is overdue now, without waiting for the next sweep."""

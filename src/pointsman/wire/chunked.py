@@ -51,6 +51,11 @@ class ChunkedDecoder:
         """The decoded body; complete when `done`."""
         return bytes(self._body)
 
+    @property
+    def held(self) -> int:
+        """Bytes kept."""
+        return len(self._body) + len(self._buffer)
+
     def rest(self) -> bytes:
         """Bytes behind the body: the next request's."""
         return bytes(self._buffer)

@@ -215,6 +215,11 @@ class RequestReader:
         """Whether a head is complete and its body is not."""
         return self._head is not None
 
+    @property
+    def held(self) -> int:
+        """Bytes of a body that is not complete."""
+        return len(self._body) if self._decoder is None else self._decoder.held
+
     def receive(self, data: bytes) -> None:
         """Take the next bytes of the connection."""
         self._buffer = self._buffer + data if self._buffer else data

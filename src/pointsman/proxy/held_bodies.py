@@ -1,0 +1,23 @@
+"""How much of request bodies is held, over all connections of a router.
+
+Each body has its own bound, but an agent may open as many connections as it likes. Counted is what came in several
+reads: until the body is complete, and then until its request has been answered.
+"""
+
+from pointsman.core.errors import Overloaded
+
+
+class HeldBodies:
+    """Bytes, and their bound."""
+
+    __slots__ = ("_limit", "total")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.total = 0
+
+    def change(self, before: int, now: int) -> None:
+        """One connection holds `now` bytes instead of `before`. Raises Overloaded when that is too much for all."""
+        self.total += now - before
+        if self.total > self._limit and now > before:
+            raise Overloaded(f"request bodies of all connections together exceed {self._limit} bytes")
