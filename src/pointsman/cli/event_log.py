@@ -1,14 +1,13 @@
 """The options that say where OCSF events go, shared by the commands that serve."""
 
 import functools
-import re
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
-_SIZE = re.compile(r"([0-9]{1,15})([KMG]?)(?:I?B)?", re.I)
+from pointsman.core.size import read_size
+
 _LEAST_BYTES = 64 * 1024
 
 
@@ -17,10 +16,10 @@ class _Size(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Bytes. Fails for what is not a size."""
-        match = _SIZE.fullmatch(str(value))
-        if match is None:
-            self.fail(f"{value!r} is not a size; write it as 64M, 1G, or 0 for no bound", param, ctx)
-        size = int(match[1]) * _UNITS[match[2].upper()]
+        try:
+            size = read_size(str(value))
+        except ValueError as error:
+            self.fail(f"{error}, or 0 for no bound", param, ctx)
         if 0 < size < _LEAST_BYTES:
             self.fail(f"{value!r} is too small; at least 64K, or 0 for no bound", param, ctx)
         return size

@@ -9,13 +9,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from pointsman.core.size import read_size
 from pointsman.sandbox.child import CannotStart
 
 LEAST_MEMORY = 16 << 20  # the launcher's init is counted, and takes 10 MiB
 LEAST_CPUS, MOST_CPUS = 0.01, 4096.0  # the kernel's least quota is 1 ms of its period of 100 ms
 PERIOD_MICROSECONDS = 100_000
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"(\d{1,15})(?:([KMGT])(?:iB|B)?)?", re.IGNORECASE | re.ASCII)
 _CPUS = re.compile(r"\d{1,4}(?:\.\d{1,3})?|\.\d{1,3}", re.ASCII)
 
 GROUP_MEND = (
@@ -47,11 +46,8 @@ UNBOUNDED = Resources()
 
 
 def read_memory(text: str) -> int:
-    """Bytes from `512M`, `2G`, `1073741824`; units are powers of 1024. Raises ValueError that says what is wrong."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not a size; for example 512M or 2G")
-    size = int(match[1]) * _UNITS[(match[2] or "").upper()]
+    """Bytes that a command can live with. Raises ValueError that says what is wrong."""
+    size = read_size(text)
     if size < LEAST_MEMORY:
         raise ValueError(f"{text!r} is too little for any command; at least {LEAST_MEMORY >> 20}M")
     return size
