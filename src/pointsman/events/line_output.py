@@ -112,6 +112,9 @@ class RotatingFile:
 
     A file that was moved or deleted by someone else is noticed before the next write, and made anew. Several
     processes may write to one file. What is not a regular file (a named pipe, a device) is only written to.
+
+    The directory may be one that a sandboxed command can write to, and what is written is in part its choice: a link
+    that it puts in the file's place would have us write into the operator's files. So links are never followed.
     """
 
     def __init__(self, path: str, *, most_bytes: int, keep: int, complain: Callable[[str], None]) -> None:
@@ -123,13 +126,27 @@ class RotatingFile:
         self._complain = complain
         self._complained = False
         self._lines = WholeLines()
+        self._regular = False
         self._descriptor = self._opened()
         self._regular = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
 
     def _opened(self) -> int:
+        """Open it by its name. Raises OSError, also for a link, and for what is a file no more."""
         # Non-blocking only for the opening: that of a named pipe without a reader would wait for ever.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-        descriptor = os.open(self._path, flags, _MODE)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(self._path, flags, _MODE)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise OSError(errno.ELOOP, "it is a symbolic link, name the file itself", self.name) from None
+            raise
+        there = os.fstat(descriptor)
+        if stat.S_ISREG(there.st_mode) and there.st_nlink > 1:
+            os.close(descriptor)
+            raise OSError(errno.EMLINK, "it is a hard link, a file of its own is needed", self.name)
+        if self._regular and not stat.S_ISREG(there.st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "it is no regular file any more", self.name)
         os.set_blocking(descriptor, True)
         return descriptor
 
@@ -166,7 +183,7 @@ class RotatingFile:
 
     def _moved(self) -> bool:
         try:
-            there = os.stat(self._path)
+            there = os.lstat(self._path)
         except OSError:
             return True
         mine = os.fstat(self._descriptor)

@@ -43,6 +43,8 @@ def bubblewrap_arguments(view: "View", private: str, hosts: str = "/etc/hosts") 
             words += ["--bind" if bind.writable else "--ro-bind", bind.path, bind.path]
         if cover.source is None:
             words += ["--remount-ro", cover.path]
+    for path in view.locked:
+        words += ["--ro-bind", path, path]
     for path in view.blank:
         words += ["--ro-bind", os.path.join(private, "blank"), path]
     if os.path.exists(hosts):

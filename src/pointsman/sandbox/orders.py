@@ -31,6 +31,7 @@ TLS_PORT = 443
 """Where clients that ignore proxy variables look for the door; its URL names no other."""
 LAUNCHER_PATH = str(Path(__file__).with_name("launcher"))
 HOSTS = "/etc/hosts"
+PACKAGE = str(Path(__file__).parents[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class View:
     writable: tuple[str, ...]
     """What it may change as far as its user may: working directory, exposed paths, HOME."""
     blank: tuple[str, ...]
+    locked: tuple[str, ...]
+    """What it may not change although it lies in something writable: our own code, which its operator runs outside."""
 
 
 def view_of(command: Command, user: User, private: str) -> View:
@@ -86,7 +89,13 @@ def view_of(command: Command, user: User, private: str) -> View:
     ]
     covers = plan_view(needs, can_traverse, hidden, {path: os.path.join(private, PRIVATE[path]) for path in PRIVATE})
     blank = tuple(path for path in map(os.path.realpath, command.blank) if is_shown(path, covers))
-    return View(program, covers, (*shown, home), blank)
+    return View(program, covers, (*shown, home), blank, _inside(shown, (sys.prefix, sys.base_prefix, PACKAGE)))
+
+
+def _inside(trees: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
+    """The real paths of those of `paths` that lie below one of `trees`, outermost first."""
+    real = {Path(os.path.realpath(path)) for path in paths}
+    return tuple(sorted(str(path) for path in real if any(Path(tree) in path.parents for tree in trees)))
 
 
 def _shown(command: Command, user: User, homes: Sequence[str]) -> list[str]:
@@ -153,6 +162,7 @@ def orders_for(command: Command, isolation: Isolation, port: int, bubblewrap: st
             for each in view.covers
         ],
         "blank": [text(path) for path in view.blank],
+        "locked": [text(path) for path in view.locked],
     }
 
 

@@ -25,6 +25,7 @@ VIEW = View(
     ),
     ("/home/a/work", "/srv/shared", "/tmp/p/home"),
     ("/srv/shared/routes.yaml",),
+    ("/srv/shared/venv",),
 )
 
 
@@ -38,6 +39,7 @@ def test_everything_is_read_only_but_what_may_be_written() -> None:
     ]
     assert ("/", "/") in pairs(words, "--ro-bind")
     assert ("/home/a/tools", "/home/a/tools") in pairs(words, "--ro-bind")
+    assert ("/srv/shared/venv", "/srv/shared/venv") in pairs(words, "--ro-bind")
     assert ("/tmp/p/blank", "/srv/shared/routes.yaml") in pairs(words, "--ro-bind")
 
 

@@ -18,6 +18,9 @@ def make_view(orders: dict[str, Any]) -> None:
     kernel_views()
     if orders["hosts"] is not None:
         put_over(hosts, "/etc/hosts")
+    for path in orders["locked"]:
+        mount(path, path, None, MS_BIND)
+        mount("none", path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     for path in orders["blank"]:
         put_over(blank, path)
     for descriptor in (*sources.values(), hosts, blank):
