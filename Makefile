@@ -40,9 +40,9 @@ bench: setup  ## ratios against nginx (PEERS=1: more peers)
 soak: setup  ## 100,000 randomised exchanges with nonces; MINUTES=30: the fault matrix, for as long
 	$(BIN)/python $(if $(MINUTES),bench/fault_soak.py --minutes $(MINUTES),bench/soak.py)
 
-fuzz: $(VENV)/.fuzz  ## Hypothesis, deep profile; then every target under atheris (FUZZ_SECONDS=60 each)
-	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/unit --timeout=0 -k "any"
+fuzz: $(VENV)/.fuzz  ## every target under atheris (FUZZ_SECONDS=60 each), then Hypothesis, deep profile
 	$(BIN)/python -m tests.fuzz.campaign --seconds $(FUZZ_SECONDS)
+	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/unit/wire --timeout=0
 
 $(VENV)/.fuzz: $(VENV)/.installed requirements/fuzz.txt
 	@$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/fuzz.txt

@@ -81,6 +81,7 @@ def _refuse_with_the_key(peer: UpstreamPeer) -> None:
     peer.send(b"HTTP/1.1 401 No\r\nContent-Length: 60\r\n\r\n" + f"bad key {KEY}".encode().ljust(60))
 
 
+@pytest.mark.guarantee("K1")
 @pytest.mark.parametrize("kind", ["log", "event", "cli", "output", "process"])
 def test_no_log_event_output_or_process_gives_a_canary_away(kind: str) -> None:
     path = evidence.directory() / kind
@@ -89,10 +90,12 @@ def test_no_log_event_output_or_process_gives_a_canary_away(kind: str) -> None:
     assert not BOTH.find(data)
 
 
+@pytest.mark.guarantee("K1")
 def test_no_client_was_sent_the_key() -> None:
     assert not ONLY_KEY.find((evidence.directory() / "client").read_bytes())
 
 
+@pytest.mark.guarantee("K1")
 def test_no_file_holds_a_canary(tmp_path_factory: pytest.TempPathFactory) -> None:
     files = [path for path in tmp_path_factory.getbasetemp().rglob("*") if path.is_file() and not path.is_symlink()]
     found = {
