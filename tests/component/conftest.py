@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from tests.support.answering_upstream import AnsweringUpstream
 from tests.support.door import Door, candidate
 from tests.support.recorder import Recorder
 from tests.support.upstream import Upstream
+from tests.support.watched import SOON_LEVEL, WatchedRouter
 
 QUICK = replace(
     DEFAULT_LIMITS,
@@ -67,3 +69,18 @@ def strict_door(recorder: Recorder) -> Iterator[Door]:
         yield door
         assert "internal error" not in door.logged()
     assert not door.leftover
+
+
+@pytest.fixture(scope="module")
+def answering() -> Iterator[AnsweringUpstream]:
+    """Answers by itself, in a thread."""
+    with AnsweringUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def router(answering: AnsweringUpstream) -> Iterator[WatchedRouter]:
+    """The router in a process of its own, which is watched."""
+    with WatchedRouter({"main": {"url": answering.url}}, SOON_LEVEL) as router:
+        router.settle()
+        yield router

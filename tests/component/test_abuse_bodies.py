@@ -6,31 +6,18 @@ Each holds less than the bound that its test gives, the loop stays live, and the
 import contextlib
 import gzip
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.support.answering_upstream import AnsweringUpstream
 from tests.support.raw_client import Answer, RawClient, post
-from tests.support.watched import SOON_LEVEL, WatchedRouter
+from tests.support.watched import WatchedRouter
 
 MIB = 1024 * 1024
 BODY = 10 * MIB
 SOME = 24
 """MiB for anything but bodies: buffers of the kernel's size, TLS, the allocator's own slack."""
-
-
-@pytest.fixture(scope="module")
-def answering() -> Iterator[AnsweringUpstream]:
-    with AnsweringUpstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture(scope="module")
-def router(answering: AnsweringUpstream) -> Iterator[WatchedRouter]:
-    with WatchedRouter({"main": {"url": answering.url}}, SOON_LEVEL) as router:
-        router.settle()
-        yield router
 
 
 def chunked(body: bytes, size: int) -> bytes:

@@ -30,19 +30,6 @@ QUICK = {
 
 
 @pytest.fixture(scope="module")
-def answering() -> Iterator[AnsweringUpstream]:
-    with AnsweringUpstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture(scope="module")
-def router(answering: AnsweringUpstream) -> Iterator[WatchedRouter]:
-    with WatchedRouter({"main": {"url": answering.url}}, SOON_LEVEL) as router:
-        router.settle()
-        yield router
-
-
-@pytest.fixture(scope="module")
 def quick_router(answering: AnsweringUpstream) -> Iterator[WatchedRouter]:
     with WatchedRouter({"main": {"url": answering.url}}, QUICK) as router:
         router.settle()

@@ -18,12 +18,6 @@ CLIENTS = 40
 
 
 @pytest.fixture(scope="module")
-def answering() -> Iterator[AnsweringUpstream]:
-    with AnsweringUpstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture(scope="module")
 def router(answering: AnsweringUpstream) -> Iterator[WatchedRouter]:
     limits = {"client_stall_seconds": 2.0, **SOON_LEVEL}
     with WatchedRouter({"main": {"url": answering.url}}, limits) as router:

@@ -1,6 +1,5 @@
 """Upstreams that never come to an end, or send more than they say: bounded in memory and in time."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,25 +10,12 @@ from tests.support.answering_upstream import GZIP_BOMB, AnsweringUpstream, infla
 from tests.support.door import Door, candidate
 from tests.support.raw_client import Answer, post
 from tests.support.upstream import Upstream, begin
-from tests.support.watched import SOON_LEVEL, WatchedRouter
+from tests.support.watched import WatchedRouter
 
 MIB = 1024 * 1024
 SOME = 16
 """MiB that any one exchange may take: two full buffers, and the allocator's slack."""
 ERROR = b'data: {"error":{"message":"response truncated: %b","type":"proxy_stream_error"}}\n\n'
-
-
-@pytest.fixture(scope="module")
-def answering() -> Iterator[AnsweringUpstream]:
-    with AnsweringUpstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture(scope="module")
-def router(answering: AnsweringUpstream) -> Iterator[WatchedRouter]:
-    with WatchedRouter({"main": {"url": answering.url}}, SOON_LEVEL) as router:
-        router.settle()
-        yield router
 
 
 def flooded(router: WatchedRouter, name: str) -> Answer:
