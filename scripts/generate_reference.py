@@ -83,7 +83,9 @@ def cli_page() -> str:
     parts = ["# Command line\n"]
 
     def describe(command: click.Command, path: str) -> None:
-        context = click.Context(command, info_name=path, max_content_width=100, terminal_width=100)
+        context = click.Context(
+            command, info_name=path, max_content_width=100, terminal_width=100, help_option_names=["-h", "--help"]
+        )
         parts.append(f"## `{path}`\n\n```\n{command.get_help(context)}\n```\n")
         if isinstance(command, click.Group):
             for name in command.list_commands(context):

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -348,3 +349,13 @@ report(found)
     environment = {"PYTHONPATH": f"{source}:{inside.checkout}"}
     found = inside.report(code, str(package), environment=environment)
     assert found == [errno.EROFS, errno.EROFS, errno.EROFS, errno.EBUSY, 0]
+
+
+def test_our_own_package_is_there_wherever_it_lies(inside: Sandbox) -> None:
+    """`pointsman doctor` runs inside too, from a checkout in a home or below /tmp, which are hidden."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        os.chmod(directory, 0o755)
+        shutil.copytree(REPOSITORY / "src" / "pointsman", Path(directory, "pointsman"))
+        code = "import sys; sys.path.insert(0, sys.argv[1]); import pointsman.cli.main as m; report(m.__file__)"
+        environment = {"PYTHONPATH": f"{directory}:{inside.checkout}"}
+        assert inside.report(code, directory, environment=environment) == f"{directory}/pointsman/cli/main.py"

@@ -52,10 +52,8 @@ def proxy(routes: str, listen: str, ca_dir: Path, event_log: "EventLog") -> None
     try:
         sys.exit(run(run_proxy(ProxyOptions(bundle, address, ca_dir, event_log))))
     except OSError as error:
-        place = f" {error.filename}" if error.filename else ""
-        raise click.ClickException(
-            f"cannot start{place}: {error.strerror or error}; choose another --listen, --ca-dir or --ocsf-log"
-        ) from None
+        option = _option_of(error, event_log, ca_dir) or f"--listen {listen}"
+        raise click.ClickException(f"{option}: {_lower(error)}; choose another") from None
 
 
 def _memory(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
@@ -77,7 +75,7 @@ def _read(read: Callable[[str], T], value: str | None) -> T | None:
         raise click.BadParameter(str(error)) from None
 
 
-@sandbox.command(name="run", context_settings={"ignore_unknown_options": True})
+@sandbox.command(name="run", context_settings={"allow_interspersed_args": False})
 @click.option("--inference-routes", "routes", required=True, metavar="FILE", help=_ROUTES_HELP)
 @click.option(
     "--isolation",
@@ -127,6 +125,8 @@ def run_command(routes: str, isolation: str, command: tuple[str, ...], **others:
     from pointsman.sandbox.choice import Isolation
     from pointsman.sandbox.resources import Resources
 
+    log: EventLog = others["event_log"]
+    _warn_of_reach(log.path, isolation, others["expose"])
     try:
         loaded = _load(routes)
         resources = Resources(others.pop("memory"), others.pop("cpus"))
@@ -142,9 +142,39 @@ def run_command(routes: str, isolation: str, command: tuple[str, ...], **others:
         status = run(run_sandboxed(asked))
     except (CannotStart, OSError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        if isinstance(error, OSError) and (option := _option_of(error, log)):
+            text = f"{option}: {_lower(error)}; choose another"
         click.echo(f"pointsman: {text}", err=True)
         sys.exit(_COULD_NOT_START)
     sys.exit(status)
+
+
+def _option_of(error: OSError, event_log: "EventLog", ca_dir: Path | None = None) -> str:
+    """The option whose file an error is about, or nothing."""
+    name = os.fspath(error.filename or "")
+    if event_log.path and name and Path(name) == Path(event_log.path):
+        return f"--ocsf-log {event_log.path}"
+    if ca_dir is not None and name and Path(name).is_relative_to(ca_dir):
+        return f"--ca-dir {ca_dir}"
+    return ""
+
+
+def _lower(error: OSError) -> str:
+    text = (error.strerror or str(error)).partition(" (while")[0]  # what asyncio adds says nothing new
+    return text[:1].lower() + text[1:]
+
+
+def _warn_of_reach(log: str, isolation: str, exposed: tuple[str, ...]) -> None:
+    """Say it when the command will be able to change the log of what it does."""
+    if not log or log == "-" or isolation == "none":
+        return
+    place = Path(os.path.realpath(log))
+    if any(place.is_relative_to(os.path.realpath(tree)) for tree in (".", *exposed)):
+        click.echo(
+            f"pointsman: warning: COMMAND may be able to cut or move --ocsf-log {log}; keep it out of what COMMAND "
+            "may change",
+            err=True,
+        )
 
 
 def _load(path: str) -> LoadedRoutes:

@@ -16,6 +16,7 @@ from pointsman.config.route_entry import Findings, RouteEntry, read_entry
 from pointsman.config.wording import nearest, shown
 from pointsman.config.yaml_positions import LARGEST_TEXT, NOTHING, Mapping, Sequence, read_document, too_large
 from pointsman.core.candidate import SANDBOX_SYSTEM, Bundle, Candidate, make_bundle
+from pointsman.core.secret import Secret
 
 SMALLEST_FILE = (
     "routes: [{endpoint: 'http://localhost:1234/v1', model: local-model, "
@@ -24,6 +25,10 @@ SMALLEST_FILE = (
 _SMALLEST = f"the smallest file is {SMALLEST_FILE}"
 _UNNAMED = "<routes>"
 _HERE = PurePath()
+
+
+_NO_KEY = Secret("none")
+"""What our own messages advise for an upstream that asks for no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ def check_route_data(
         entries = _entries(text, environ, directory, findings)
     for entry in entries:
         _check_files(entry, findings)
-        if public and entry.inline_key:
+        if public and entry.inline_key and entry.candidate.api_key != _NO_KEY:
             line = entry.line_of("api_key")
             reason = "every user of this machine can read this file, and it holds an api_key"
             findings.warnings.append(Problem(line, reason, "chmod 600 it, or use api_key_env", "api_key"))

@@ -111,7 +111,10 @@ class NotConfigured(RouterError):
 
     status = 503
     text = "inference is not configured"
-    hint = "the operator adds a route with 'pointsman inference set', or to the file given with --inference-routes"
+    hint = (
+        "the operator adds a route to the file given with --inference-routes; 'pointsman sandbox routes check FILE' "
+        "looks at it"
+    )
 
 
 class Overloaded(RouterError):

@@ -78,8 +78,8 @@ def view_of(command: Command, user: User, private: str) -> View:
     shown = _shown(command, user, homes)
     home = os.path.join(private, PRIVATE_HOME)
     needs = {Bind(path, writable=True) for path in (*shown, home)}
-    # Our own interpreter, which CMD very often is, or starts, and which starts it.
-    needs.update(Bind(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, LAUNCHER_PATH, *command.show))
+    # Our own interpreter, which CMD very often is, or starts, and which starts it; and our package, for `doctor`.
+    needs.update(Bind(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, PACKAGE, *command.show))
     for each in (sys.executable, program):
         needs.update(program_needs(each, command.search_path, can_traverse))
     hidden = [

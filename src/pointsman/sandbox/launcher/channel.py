@@ -39,4 +39,5 @@ class Channel:
     def fail(self, error: BaseException) -> None:
         """Tell which stage went wrong, and how; the supervisor finds the words for the operator."""
         number = error.errno if isinstance(error, OSError) else None
-        self.send({"failed": self.stage, "errno": number, "detail": f"{type(error).__name__}: {error}"})
+        detail = str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
+        self.send({"failed": self.stage, "errno": number, "detail": detail})
