@@ -9,6 +9,7 @@ from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from tests.support.answering_upstream import AnsweringUpstream
 from tests.support.door import Door, candidate
 from tests.support.recorder import Recorder
+from tests.support.sandboxes import Sandbox, sandbox
 from tests.support.upstream import Upstream
 from tests.support.watched import SOON_LEVEL, WatchedRouter
 
@@ -84,3 +85,10 @@ def router(answering: AnsweringUpstream) -> Iterator[WatchedRouter]:
     with WatchedRouter({"main": {"url": answering.url}}, SOON_LEVEL) as router:
         router.settle()
         yield router
+
+
+@pytest.fixture(params=["netns", "bwrap"])
+def inside(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """Each isolation, and the person who uses it."""
+    with sandbox(request.param) as made:
+        yield made

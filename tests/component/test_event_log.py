@@ -175,8 +175,8 @@ def test_a_standard_error_that_nobody_reads_holds_up_no_request(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--ocsf-log", "{}/no/such/e"], "No such file or directory"),
-        (["--ocsf-log", "{}"], "Is a directory"),
+        (["--ocsf-log", "{}/no/such/e"], "no such file or directory"),
+        (["--ocsf-log", "{}"], "is a directory"),
         (["--ocsf-log-size", "65535"], "too small"),
         (["--ocsf-log-size", "64Q"], "is not a size"),
         (["--ocsf-log-keep", "0"], "not in the range"),

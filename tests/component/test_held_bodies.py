@@ -1,5 +1,6 @@
 """Bodies of all connections together have a bound: one agent may open as many connections as it likes."""
 
+import socket
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.proxy.held_bodies import HeldBodies
 from tests.support.door import Door, candidate
 from tests.support.raw_client import RawClient, post
-from tests.support.upstream import Upstream
+from tests.support.upstream import Upstream, begin
 
 KIB = 1024
 LIMITS = replace(DEFAULT_LIMITS, held_body_bytes=100 * KIB)
@@ -78,3 +79,45 @@ def _until_held(door: Door, least: int, most: int = LIMITS.held_body_bytes) -> N
 
     while not least <= door.call(held()) <= most:
         pass
+
+
+@pytest.mark.limit("connections")
+def test_the_door_takes_as_many_connections_as_its_limit_and_says_when_there_are_more(upstream: Upstream) -> None:
+    limits = replace(DEFAULT_LIMITS, connections=2)
+    with Door(candidate(upstream.url), limits=limits) as door, door.tunnel() as first, door.tunnel():
+        with door.connect() as third:
+            third.send(b"CONNECT inference.local:443 HTTP/1.1\r\nHost: inference.local:443\r\n\r\n")
+            assert third.answer().status == 503
+        with RawClient(socket.create_connection(door.direct_address, 10)) as fourth:
+            assert fourth.read_to_end() == b""
+            assert fourth.how_ended in ("closed", "reset")
+        assert door.logged().count("reason=overloaded") == 2
+        first.close()
+        _until_left(door, 1)
+        with door.tunnel() as next_one:
+            begin(next_one, upstream).respond()
+            assert next_one.answer().status == 200
+
+
+def _until_left(door: Door, count: int) -> None:
+    async def connections() -> int:
+        return door.router.open_connections
+
+    while door.call(connections()) != count:
+        pass
+
+
+@pytest.mark.parametrize("size", [16 * KIB, 16 * KIB + 1])
+def test_a_body_that_came_at_once_counts_beyond_16_kib(upstream: Upstream, size: int) -> None:
+    body = b'{"a":"' + b"x" * (size - 8) + b'"}'
+    with Door(candidate(upstream.url)) as door, door.plain() as client:
+        client.send(post(body))
+        peer = upstream.accept()
+        peer.request()
+
+        async def held() -> int:
+            return door.router.held_body_bytes
+
+        assert door.call(held()) == (size if size > 16 * KIB else 0)
+        peer.respond()
+        assert client.answer().status == 200

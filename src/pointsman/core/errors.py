@@ -118,7 +118,7 @@ class NotConfigured(RouterError):
 
 
 class Overloaded(RouterError):
-    """The bodies of all requests together exceed `Limits.held_body_bytes`."""
+    """All connections together exceed `Limits.connections` or, with their bodies, `Limits.held_body_bytes`."""
 
     status = 503
     text = "inference service unavailable"

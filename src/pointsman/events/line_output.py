@@ -9,11 +9,13 @@ import fcntl
 import os
 import select
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 _MODE = 0o640
+_LOCK_TRIES, _LOCK_SECONDS = 100, 0.005
 _GONE = frozenset({errno.EPIPE, errno.EBADF, errno.ECONNRESET})
 
 
@@ -125,6 +127,7 @@ class RotatingFile:
         self._keep = keep
         self._complain = complain
         self._complained = False
+        self._locked_out = False
         self._lines = WholeLines()
         self._regular = False
         self._descriptor = self._opened()
@@ -203,7 +206,9 @@ class RotatingFile:
     def _rotate(self) -> bool:
         """Begin a new file. False when that is impossible."""
         descriptor = self._descriptor
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # against another process that writes here; freed with the descriptor
+        if not self._lock(descriptor):
+            self._warn(f"cannot rotate {self.name}: somebody has locked it; it grows beyond its size")
+            return False
         try:
             if not self._moved():
                 for number in range(self._keep - 1, 0, -1):
@@ -218,6 +223,22 @@ class RotatingFile:
         os.close(descriptor)
         self._complained = False
         return True
+
+    def _lock(self, descriptor: int) -> bool:
+        """Keep other processes from rotating it too, until the descriptor is closed. False when that is impossible.
+
+        Whoever may read the file may hold it for ever: so it is waited for a little, and after that only tried.
+        """
+        for _ in range(1 if self._locked_out else _LOCK_TRIES):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_LOCK_SECONDS)
+            else:
+                self._locked_out = False
+                return True
+        self._locked_out = True
+        return False
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")

@@ -21,6 +21,8 @@ from pointsman.wire.response import error_answer
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LINGER_SECONDS = 2.0
+_SMALL_BODY = 16 * 1024
+"""Not worth counting: as many of them as there may be connections are 16 MiB."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -176,6 +178,9 @@ class ClientConnection(asyncio.Protocol):
             self._deadline = self._sweep.now() + seconds
 
     def _start(self, admitted: object, request: Request) -> None:
+        if len(request.body) > _SMALL_BODY:
+            held, self._held = self._held, len(request.body)
+            self._bodies.change(held, self._held)
         self._deadline = inf
         self._idle = False
         self._serving = True

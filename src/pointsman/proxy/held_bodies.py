@@ -1,7 +1,7 @@
 """How much of request bodies is held, over all connections of a router.
 
-Each body has its own bound, but an agent may open as many connections as it likes. Counted is what came in several
-reads: until the body is complete, and then until its request has been answered.
+Each body has its own bound, but an agent may open many connections. Counted is what has come of a body, from its second
+read on, and a whole one beyond 16 KiB until its request has been answered.
 """
 
 from pointsman.core.errors import Overloaded

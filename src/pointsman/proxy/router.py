@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pointsman.core.candidate import Bundle, Candidate
-from pointsman.core.errors import MalformedRequest, UpstreamProtocol, UpstreamUnavailable
+from pointsman.core.errors import MalformedRequest, Overloaded, UpstreamProtocol, UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.backends.http import EngineBackend, EngineLine, HttpBackend
@@ -99,7 +99,7 @@ class Router:
         # Accepted sockets inherit it. Left to itself it grows to 6 MiB: so much that one client can make the loop
         # decrypt in a single turn, and that the kernel holds for each of them.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _CLIENT_RECEIVE_BUFFER)
-        return Doorway(self._dispatcher, self._new_connection, tls_context, self._limits, self._sweep)
+        return Doorway(self._dispatcher, self._enter, tls_context, self._limits, self._sweep)
 
     async def serve_plain(self, listener: socket.socket) -> None:
         """Serve the same requests without CONNECT and TLS. For benchmarks; nothing authenticates the client."""
@@ -116,6 +116,12 @@ class Router:
         self._connections.add(connection)
         self._none_left.clear()
         return connection
+
+    def _enter(self) -> ClientConnection:
+        """A connection through the door. Raises Overloaded."""
+        if len(self._connections) >= self._limits.connections:
+            raise Overloaded(f"there are {self._limits.connections} connections already")
+        return self._new_connection()
 
     def _forget(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
@@ -159,6 +165,11 @@ class Router:
     def held_body_bytes(self) -> int:
         """Bytes of request bodies that are held now."""
         return self._bodies.total
+
+    @property
+    def open_connections(self) -> int:
+        """Clients that are connected now."""
+        return len(self._connections)
 
     def enforce_deadlines(self) -> None:
         """Act on what is overdue now, without waiting for the next sweep."""

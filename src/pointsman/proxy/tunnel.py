@@ -54,13 +54,13 @@ class Doorway:
 
     application: Application
     connection: Callable[[], ClientConnection]
+    """Raises Overloaded when there are too many."""
     tls_context: Callable[[], ssl.SSLContext]
     limits: Limits
     sweep: Sweep
 
-    def start_tls(self, transport: asyncio.Transport, received: bytes = b"") -> None:
-        """Hand the connection to TLS; `received` is what has been read of it already."""
-        inner = self.connection()
+    def start_tls(self, transport: asyncio.Transport, inner: ClientConnection, received: bytes = b"") -> None:
+        """Hand the transport to TLS, and to `inner` behind it; `received` is what has been read of it already."""
         handshake = Handshake(transport, inner, self)
         tls = TlsTransport(self.tls_context(), inner, server_side=True, on_settled=handshake.settled)
         transport.set_protocol(tls)
@@ -76,7 +76,15 @@ class DirectTls(asyncio.Protocol):
         self._doorway = doorway
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._doorway.start_tls(cast(asyncio.Transport, transport))
+        raw = cast(asyncio.Transport, transport)
+        try:
+            inner = self._doorway.connection()
+        except RouterError as error:
+            # In clear nothing can be said to a client that expects TLS.
+            self._doorway.application.refused_connection(error, raw.get_extra_info("peername"))
+            raw.abort()
+            return
+        self._doorway.start_tls(raw, inner)
 
 
 class Tunnel(asyncio.Protocol):
@@ -111,6 +119,7 @@ class Tunnel(asyncio.Protocol):
             host, port, rest = connect
             if not is_door(host, port):
                 raise NotInference(_denied(host, port), f"{host}:{port}")
+            inner = self._doorway.connection()
         except RouterError as error:
             self._refused = True
             answer = error_answer(error, self._application.refused_connection(error, self._peer()), keep_alive=False)
@@ -122,7 +131,7 @@ class Tunnel(asyncio.Protocol):
         self._buffer = b""
         self._sweep.discard(self)
         self._transport.write(ESTABLISHED)
-        self._doorway.start_tls(self._transport, rest)
+        self._doorway.start_tls(self._transport, inner, rest)
 
     def sweep(self, now: float) -> None:
         """Close what has not asked for the door in time, and what was refused and lingers."""

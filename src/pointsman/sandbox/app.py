@@ -33,7 +33,7 @@ from pointsman.proxy.backends.http import EngineLine
 from pointsman.proxy.router import Router
 from pointsman.sandbox.authority import CaFiles, CertificateAuthority
 from pointsman.sandbox.child import User, calling_user, sandbox_user
-from pointsman.sandbox.choice import UNPROTECTED_WARNING, Isolation, choose_isolation
+from pointsman.sandbox.choice import BUBBLEWRAP_PATH, UNPROTECTED_WARNING, Isolation, choose_isolation
 from pointsman.sandbox.control_groups import make_control_groups
 from pointsman.sandbox.environment import Door, sandbox_environment
 from pointsman.sandbox.isolation import PASSED_SIGNALS, SandboxProcess, start
@@ -178,7 +178,7 @@ class RunOptions:
 async def run_sandboxed(options: RunOptions) -> int:
     """Run a command behind the door; its exit status. Raises CannotStart before it runs."""
     search_path = options.environ.get("PATH", os.defpath)
-    bubblewrap = shutil.which("bwrap", path=search_path)
+    bubblewrap = shutil.which("bwrap", path=BUBBLEWRAP_PATH)
     isolation = choose_isolation(options.isolation, is_root=os.geteuid() == 0, bubblewrap=bubblewrap)
     options = replace(options, isolation=isolation)
     isolated = isolation is not Isolation.NONE

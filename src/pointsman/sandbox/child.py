@@ -69,7 +69,10 @@ def calling_user(requested: str | None, environment: Mapping[str, str]) -> User:
 def _named(text: str) -> User:
     uid, colon, gid = text.partition(":")
     if colon and uid.isdecimal() and gid.isdecimal():
-        return User(int(uid), int(gid), uid)
+        homes: tuple[str, ...] = ()
+        with suppress(KeyError, OverflowError):
+            homes = (pwd.getpwuid(int(uid)).pw_dir,)
+        return User(int(uid), int(gid), uid, homes)
     try:
         entry = pwd.getpwuid(int(text)) if text.isdecimal() else pwd.getpwnam(text)
     except (KeyError, OverflowError):

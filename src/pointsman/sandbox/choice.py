@@ -14,6 +14,9 @@ pointsman: WARNING:   - typing into this terminal
 pointsman: WARNING: Only its environment was cleaned of keys. Run it with --isolation auto to isolate it.
 """
 
+BUBBLEWRAP_PATH = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
+"""Where bwrap is looked for. Not in PATH: an entry of it may be a directory that an earlier command wrote to."""
+
 USER_NAMESPACE_SETTINGS = {
     "kernel/unprivileged_userns_clone": "0",  # Debian's and Arch's
     "user/max_user_namespaces": "0",

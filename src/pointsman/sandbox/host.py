@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pointsman.sandbox.choice import USER_NAMESPACE_SETTINGS
+from pointsman.sandbox.choice import BUBBLEWRAP_PATH, USER_NAMESPACE_SETTINGS
 from pointsman.sandbox.control_groups import make_control_groups
 from pointsman.sandbox.resources import NoControlGroup, Resources
 
@@ -59,7 +59,7 @@ def possible_isolations(facts: HostFacts) -> tuple[str, ...]:
 def look_at_host() -> HostFacts:
     """Look, and try. Takes a fraction of a second; raises nothing."""
     is_root = os.geteuid() == 0
-    bubblewrap = shutil.which("bwrap") or ""
+    bubblewrap = shutil.which("bwrap", path=BUBBLEWRAP_PATH) or ""
     return HostFacts(
         is_root,
         _try_namespaces(_CLONE_NEWNET | _CLONE_NEWNS | _CLONE_NEWPID) if is_root else 0,

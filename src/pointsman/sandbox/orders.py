@@ -19,6 +19,7 @@ from pointsman.sandbox.visibility import (
     PRIVATE_HOME,
     Bind,
     Cover,
+    is_below,
     is_shown,
     locate,
     own_homes,
@@ -77,11 +78,14 @@ def view_of(command: Command, user: User, private: str) -> View:
     homes = own_homes(user)
     shown = _shown(command, user, homes)
     home = os.path.join(private, PRIVATE_HOME)
-    needs = {Bind(path, writable=True) for path in (*shown, home)}
+    own = own_code(command.cwd)
+    # Neither the root, which is everything, nor a directory in the midst of our own code.
+    writable = [path for path in shown if path != "/" and not any(is_below(path, tree) for tree in own)]
+    needs = {Bind(path, writable=path in writable or path == home) for path in (*shown, home)}
     # Our own interpreter, which CMD very often is, or starts, and which starts it; and our package, for `doctor`.
     needs.update(Bind(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, PACKAGE, *command.show))
     for each in (sys.executable, program):
-        needs.update(program_needs(each, command.search_path, can_traverse))
+        needs.update(program_needs(each, command.search_path, can_traverse, writable))
     hidden = [
         path
         for path in (*HIDDEN, *PRIVATE, *homes)
@@ -89,13 +93,21 @@ def view_of(command: Command, user: User, private: str) -> View:
     ]
     covers = plan_view(needs, can_traverse, hidden, {path: os.path.join(private, PRIVATE[path]) for path in PRIVATE})
     blank = tuple(path for path in map(os.path.realpath, command.blank) if is_shown(path, covers))
-    return View(program, covers, (*shown, home), blank, _inside(shown, (sys.prefix, sys.base_prefix, PACKAGE)))
+    return View(program, covers, (*writable, home), blank, _inside(writable, own))
+
+
+def own_code(cwd: str) -> tuple[str, ...]:
+    """Where Python takes what runs as Pointsman, outside: whoever can write there runs as its operator.
+
+    Not the working directory itself, which is searched only when Pointsman is run by `python -m`.
+    """
+    paths = {os.path.realpath(path) for path in (*sys.path, sys.prefix, sys.base_prefix, PACKAGE) if path}
+    return tuple(sorted(paths - {os.path.realpath(cwd), "/"}))
 
 
 def _inside(trees: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
-    """The real paths of those of `paths` that lie below one of `trees`, outermost first."""
-    real = {Path(os.path.realpath(path)) for path in paths}
-    return tuple(sorted(str(path) for path in real if any(Path(tree) in path.parents for tree in trees)))
+    """Those of `paths` that exist below one of `trees`, outermost first."""
+    return tuple(path for path in paths if os.path.exists(path) and any(is_below(path, tree) for tree in trees))
 
 
 def _shown(command: Command, user: User, homes: Sequence[str]) -> list[str]:
@@ -162,6 +174,7 @@ def orders_for(command: Command, isolation: Isolation, port: int, bubblewrap: st
             for each in view.covers
         ],
         "blank": [text(path) for path in view.blank],
+        "writable": [text(path) for path in view.writable],
         "locked": [text(path) for path in view.locked],
     }
 

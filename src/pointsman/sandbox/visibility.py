@@ -79,8 +79,8 @@ def plan_view(
     for bind in needed:
         merged[bind.path] = merged.get(bind.path, False) or bind.writable
     for path in sorted(merged, key=lambda each: PurePosixPath(each).parts):
-        base = max((each for each in shown if _holds(each, path)), key=len)
-        steps = [step for step in ancestors(path) if _holds(base, step)]
+        base = max((each for each in shown if is_below(path, each)), key=len)
+        steps = [step for step in ancestors(path) if is_below(step, base)]
         barred = next((step for step in steps if step in hidden or not can_traverse(step)), None)
         if barred is not None:
             covers.setdefault(barred, []).append(Bind(path, merged[path]))
@@ -97,8 +97,8 @@ def is_shown(path: str, covers: Collection[Cover]) -> bool:
     """Whether the command sees what the host has at `path`."""
     shown = True
     for cover in covers:  # outermost first
-        if _holds(cover.path, path):
-            shown = any(_holds(bind.path, path) for bind in cover.binds)
+        if is_below(path, cover.path):
+            shown = any(is_below(path, bind.path) for bind in cover.binds)
     return shown
 
 
@@ -111,8 +111,9 @@ def own_homes(user: User) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _holds(directory: str, path: str) -> bool:
-    return PurePosixPath(path).is_relative_to(directory)
+def is_below(path: str, tree: str) -> bool:
+    """Whether `path` is `tree` or in it."""
+    return PurePosixPath(path).is_relative_to(tree)
 
 
 def traversal_by(user: User) -> Callable[[str], bool]:
@@ -152,19 +153,32 @@ def locate(name: str, search_path: str, cwd: str) -> str:
     raise CannotStart(f"command not found: {name} (not in any directory of PATH)")
 
 
-def program_needs(path: str, search_path: str, can_traverse: Callable[[str], bool]) -> Iterator[Bind]:
+def program_needs(
+    path: str, search_path: str, can_traverse: Callable[[str], bool], changeable: Collection[str] = ()
+) -> Iterator[Bind]:
     """What must be visible for the program at `path` to run: its directory, its libraries, its interpreter.
 
     `bin` is taken with its siblings of libraries, but never the directory above: that of ~/.local/bin is full of
-    other things.
+    other things. A link or a script in a tree of `changeable` may have been written by an earlier command, to have a
+    hidden directory shown to the next: what it leads to counts only as an executable in a directory named `bin`.
     """
+    suspect = False
     for _ in range(_SCRIPT_LIMIT):
+        path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         for hop in _links(path):
+            if suspect and not _is_installed(hop):
+                return
             yield from _beside(hop, can_traverse)
+            suspect = suspect or any(is_below(hop, tree) for tree in changeable)
         interpreter = _interpreter(path, search_path)
         if interpreter is None:
             return
         path = interpreter
+
+
+def _is_installed(program: str) -> bool:
+    in_bin = os.path.basename(os.path.dirname(program)) in ("bin", "sbin")
+    return in_bin and os.path.isfile(program) and os.access(program, os.X_OK)
 
 
 def _beside(program: str, can_traverse: Callable[[str], bool]) -> Iterator[Bind]:

@@ -1,5 +1,6 @@
 """A log whose directory a sandboxed command can write to: no link makes us write into another file."""
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -82,3 +83,20 @@ def test_a_full_device_is_still_a_device() -> None:
     with pytest.raises(LinesLost):
         output.write(b"one\n")
     output.close()
+
+
+def test_a_lock_held_by_a_reader_delays_no_line(tmp_path: Path) -> None:
+    path, told = tmp_path / "events", list[str]()
+    output = opened(path, told, most_bytes=10)
+    output.write(b"123456789\n")
+    reader = os.open(path, os.O_RDONLY)
+    fcntl.flock(reader, fcntl.LOCK_EX)
+    for _ in range(4):
+        output.write(b"123456789\n")
+    assert path.read_bytes() == b"123456789\n" * 5, "better too large a file than no events"
+    assert "locked" in told[0]
+    assert len(told) == 1
+    os.close(reader)
+    output.write(b"123456789\n")
+    output.close()
+    assert path.read_bytes() == b"123456789\n"

@@ -3,7 +3,18 @@
 import os
 from typing import Any
 
-from .kernel import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC, MS_REMOUNT, mount
+from .kernel import (
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_RDONLY,
+    MS_REC,
+    MS_REMOUNT,
+    mount,
+    set_read_only,
+)
 
 
 def make_view(orders: dict[str, Any]) -> None:
@@ -15,6 +26,7 @@ def make_view(orders: dict[str, Any]) -> None:
     hosts, blank = hold(os.path.join(private, "hosts")), hold(os.path.join(private, "blank"))
     for path, _, binds in orders["view"]:
         cover(path, sources.get(path), binds)
+    close(orders["writable"], list(sources))
     kernel_views()
     if orders["hosts"] is not None:
         put_over(hosts, "/etc/hosts")
@@ -25,6 +37,18 @@ def make_view(orders: dict[str, Any]) -> None:
         put_over(blank, path)
     for descriptor in (*sources.values(), hosts, blank):
         os.close(descriptor)
+
+
+def close(writable: list[str], rooms: list[str]) -> None:
+    """Make everything read-only but what the command may change, whatever its user may change on the host.
+
+    Its user may own what root runs: this program, for one.
+    """
+    for path in writable:
+        mount(path, path, None, MS_BIND | MS_REC)
+    set_read_only("/", read_only=True, recursive=True)
+    for path in (*rooms, *writable):
+        set_read_only(path, read_only=False, recursive=False)
 
 
 def hold(path: str) -> int:
@@ -81,5 +105,7 @@ def kernel_views() -> None:
     if held is not None:
         if os.path.isdir(cgroup):
             mount(f"/proc/self/fd/{held}", cgroup, None, MS_BIND | MS_REC)
+            # Its user may own groups there, with processes of the host in them.
+            set_read_only(cgroup, read_only=True, recursive=True)
         os.close(held)
     mount("proc", "/proc", "proc", quiet)
