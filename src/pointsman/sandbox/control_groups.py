@@ -18,6 +18,7 @@ from pointsman.sandbox.resources import (
     find_hierarchy,
 )
 
+_INNER = "command"
 _REMOVAL_TRIES, _REMOVAL_SECONDS = 50, 0.02  # the kernel counts a process that has just ended a little longer
 
 
@@ -41,13 +42,19 @@ class ControlGroups:
         return 0
 
     def add(self, path: Path, files: dict[str, str], events: str = "") -> None:
-        """Make a group and write its limits. A file whose name ends in `?` may be missing."""
+        """Make a group with limits, and in it the one to enter. A file whose name ends in `?` may be missing.
+
+        Two, because a command that makes a user and a control group namespace can write to the group that it is in,
+        and to none above. `events` is a file below `path`.
+        """
         path.mkdir()
-        self.paths.append(str(path))
+        inner = path / _INNER
+        self.paths.append(str(inner))
         for name, value in files.items():
             file = path / name.rstrip("?")
             if file.exists() or not name.endswith("?"):
                 file.write_text(value)
+        inner.mkdir()
         if events:
             self._events = path / events
 
@@ -61,7 +68,7 @@ class ControlGroups:
 
     async def remove(self) -> None:
         """Remove the groups; whoever was in them has ended."""
-        for path in self.paths:
+        for path in [each for inner in self.paths for each in (inner, os.path.dirname(inner))]:
             for _ in range(_REMOVAL_TRIES):
                 try:
                     os.rmdir(path)
@@ -106,9 +113,10 @@ def make_control_groups(resources: Resources, proc: Path = Path("/proc/self")) -
             with _explained():
                 _add_version_2(groups, hierarchy, name, resources, tuple(unified))
     except NoControlGroup:
-        for path in groups.paths:
-            with contextlib.suppress(OSError):
-                os.rmdir(path)
+        for inner in groups.paths:
+            for path in (inner, os.path.dirname(inner)):
+                with contextlib.suppress(OSError):
+                    os.rmdir(path)
         raise
     return groups
 
@@ -130,8 +138,8 @@ def _own_group(hierarchy: Hierarchy) -> Path:
 def _add_version_1(groups: ControlGroups, path: Path, controller: str, resources: Resources) -> None:
     if controller == "memory":
         limit = str(resources.memory_bytes)
-        files = {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes?": limit}
-        groups.add(path, files, "memory.oom_control")
+        files = {"memory.use_hierarchy?": "1", "memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes?": limit}
+        groups.add(path, files, f"{_INNER}/memory.oom_control")
     else:
         period, quota = str(PERIOD_MICROSECONDS), str(resources.quota_microseconds)
         groups.add(path, {"cpu.cfs_period_us": period, "cpu.cfs_quota_us": quota})

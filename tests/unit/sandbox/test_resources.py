@@ -149,11 +149,12 @@ def tree(tmp_path: Path) -> Path:
 
 def test_a_delegated_group_of_version_2_gets_a_child_with_the_limits(tree: Path) -> None:
     groups = make_control_groups(Resources(64 << 20, 1.5), tree)
-    (path,) = groups.paths
-    own = tree / "cg" / "scope"
-    assert Path(path).parent == own
+    (inner,) = groups.paths
+    path, own = Path(inner).parent, tree / "cg" / "scope"
+    assert path.parent == own
     assert (own / "cgroup.subtree_control").read_text() == "+memory +cpu"
     assert (own / "pointsman" / "cgroup.procs").read_text() == str(os.getpid())
+    assert list(Path(inner).iterdir()) == [], "what the command may reach from within bounds nothing"
     assert (Path(path) / "memory.max").read_text() == str(64 << 20)
     assert (Path(path) / "cpu.max").read_text() == "150000 100000"
     (Path(path) / "memory.events").write_text("oom 3\noom_kill 2\n")
@@ -162,8 +163,8 @@ def test_a_delegated_group_of_version_2_gets_a_child_with_the_limits(tree: Path)
 
 def test_only_what_was_asked_for_is_limited(tree: Path) -> None:
     assert make_control_groups(Resources(), tree).paths == []
-    (path,) = make_control_groups(Resources(cpus=0.5), tree).paths
-    assert {file.name for file in Path(path).iterdir()} == {"cpu.max"}
+    (inner,) = make_control_groups(Resources(cpus=0.5), tree).paths
+    assert {file.name for file in Path(inner).parent.iterdir()} == {"cpu.max", "command"}
 
 
 def test_a_group_that_others_use_too_is_left_alone(tree: Path) -> None:

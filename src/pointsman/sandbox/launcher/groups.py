@@ -18,3 +18,4 @@ def leave(orders: dict[str, Any]) -> None:
         for group in orders["groups"]:
             with suppress(OSError):
                 os.rmdir(group)
+                os.rmdir(os.path.dirname(group))
