@@ -1,4 +1,4 @@
-"""What this host allows: namespaces, bubblewrap, control groups. Looks and tries; decides nothing but what is possible.
+"""What this host allows: namespaces, bubblewrap, control groups. Looks, tries, and decides whether that is enough.
 
 Every trial of namespaces is made in a process of its own, which ends with it.
 """
@@ -46,14 +46,14 @@ class HostFacts:
     """Why no control group for `--memory` and `--cpus` could be made; empty: one was, and removed again."""
 
 
-def possible_isolations(facts: HostFacts) -> tuple[str, ...]:
-    """What can isolate a command here, best first: `netns` as root, `bwrap` as anyone."""
-    found = []
-    if facts.is_root and not facts.namespaces_error:
-        found.append("netns")
-    if facts.bubblewrap and not facts.bubblewrap_error:
-        found.append("bwrap")
-    return tuple(found)
+def can_isolate(facts: HostFacts) -> bool:
+    """Whether the isolation works that `--isolation auto` takes for whoever asks: `netns` as root, else `bwrap`.
+
+    For root the other is no way out: `--isolation bwrap` refuses root, who owns the host's files.
+    """
+    if facts.is_root:
+        return not facts.namespaces_error
+    return bool(facts.bubblewrap) and not facts.bubblewrap_error
 
 
 def look_at_host() -> HostFacts:

@@ -9,7 +9,7 @@ import pytest
 from pointsman.sandbox.choice import USER_NAMESPACE_SETTINGS, explain_bubblewrap
 from pointsman.sandbox.doctor.environment_findings import State
 from pointsman.sandbox.doctor.host_findings import judge_host
-from pointsman.sandbox.host import HostFacts, look_at_host, possible_isolations
+from pointsman.sandbox.host import HostFacts, can_isolate, look_at_host
 from pointsman.sandbox.resources import GROUP_MEND
 
 ROOT = HostFacts(is_root=True)
@@ -18,21 +18,23 @@ BWRAP = "/usr/bin/bwrap"
 
 
 @pytest.mark.parametrize(
-    ("facts", "possible"),
+    ("facts", "works", "states"),
     [
-        (ROOT, ("netns",)),
-        (HostFacts(is_root=True, bubblewrap=BWRAP), ("netns", "bwrap")),
-        (HostFacts(is_root=True, namespaces_error=errno.EPERM), ()),
-        (USER, ()),
-        (HostFacts(is_root=False, bubblewrap=BWRAP), ("bwrap",)),
-        (HostFacts(is_root=False, bubblewrap=BWRAP, bubblewrap_error="no"), ()),
+        (ROOT, True, "ok note"),
+        (HostFacts(is_root=True, bubblewrap=BWRAP), True, "ok ok"),
+        (HostFacts(is_root=True, bubblewrap=BWRAP, bubblewrap_error="no"), True, "ok note"),
+        (HostFacts(is_root=True, namespaces_error=errno.EPERM), False, "mend note"),
+        (HostFacts(is_root=True, namespaces_error=errno.EPERM, bubblewrap=BWRAP), False, "mend ok"),
+        (USER, False, "note mend"),
+        (HostFacts(is_root=False, bubblewrap=BWRAP), True, "note ok"),
+        (HostFacts(is_root=False, bubblewrap=BWRAP, bubblewrap_error="no"), False, "note mend"),
     ],
 )
-def test_what_can_isolate_follows_from_what_was_tried(facts: HostFacts, possible: tuple[str, ...]) -> None:
-    assert possible_isolations(facts) == possible
-    states = [each.state for each in judge_host(facts)[:2]]
-    assert (State.OK in states) is bool(possible)
-    assert (State.MEND in states) is not bool(possible)
+def test_only_the_isolation_that_the_caller_would_get_can_be_what_is_to_be_mended(
+    facts: HostFacts, works: bool, states: str
+) -> None:
+    assert can_isolate(facts) is works
+    assert " ".join(each.state for each in judge_host(facts)[:2]) == states
 
 
 def test_a_container_without_the_capability_is_told_which_one() -> None:
@@ -46,6 +48,7 @@ def test_a_kernel_setting_that_forbids_user_namespaces_is_named_with_its_mend(se
     facts = HostFacts(is_root=False, bubblewrap=BWRAP, bubblewrap_error="no", settings={setting: forbidding})
     told = judge_host(facts)[1]
     assert told.detail.startswith(f"{setting.replace('/', '.')} = {forbidding} ")
+    assert told.state is State.MEND
     assert told.mend in explain_bubblewrap("no", {setting: forbidding})
 
 
