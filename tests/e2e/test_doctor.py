@@ -79,6 +79,15 @@ def test_outside_it_predicts_with_a_throwaway_door_and_looks_at_the_host() -> No
     assert finished.stderr == ""
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes a capability away from root")
+def test_root_without_the_capability_to_isolate_has_something_to_mend() -> None:
+    lesser = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin")
+    finished = doctor("--outside", "curl", before=lesser)
+    assert finished.returncode == 1
+    assert re.search(r"mend +isolation as root .* give it CAP_SYS_ADMIN ", finished.stdout), finished.stdout
+    assert finished.stdout.rstrip().endswith("to mend: isolation as root")
+
+
 def test_the_hosts_of_a_route_file_are_reached_only_when_asked(tmp_path: Path) -> None:
     file = tmp_path / "routes.yaml"
     file.write_text(
@@ -97,9 +106,10 @@ def test_the_hosts_of_a_route_file_are_reached_only_when_asked(tmp_path: Path) -
 def test_what_cannot_be_is_said_and_not_guessed(tmp_path: Path) -> None:
     unknown = doctor("--outside", "crul")
     assert unknown.returncode == 1
-    assert "not found on this machine" in unknown.stdout
-    bad = doctor("--inference-routes", str(tmp_path / "absent.yaml"))
-    assert bad.returncode == 1
-    assert "no such file" in bad.stderr
+    assert "not found on this machine; did you mean curl?" in unknown.stdout
+    for output in ("text", "json"):
+        bad = doctor("--inference-routes", str(tmp_path / "absent.yaml"), "-o", output)
+        assert (bad.returncode, bad.stdout) == (1, "")
+        assert "no such file" in bad.stderr
     assert doctor("--inside", "--inference-routes", "x").returncode == 2
     assert doctor("--timeout", "0.9").returncode == 2

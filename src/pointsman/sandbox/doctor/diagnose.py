@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pointsman.config.wording import nearest
 from pointsman.core.candidate import Candidate
 from pointsman.sandbox.doctor.agents import AGENTS, AgentFinding, config_paths, judge_agent
-from pointsman.sandbox.doctor.client import Situation
+from pointsman.sandbox.doctor.client import NODE_LIBRARIES, PYTHON_LIBRARIES, Kind, Situation
 from pointsman.sandbox.doctor.door_facts import (
     DoorFacts,
     ca_files,
@@ -17,6 +18,7 @@ from pointsman.sandbox.doctor.door_facts import (
     look_through_proxy,
     loopback_proxies,
     only_loopback,
+    with_absolute_ca_paths,
 )
 from pointsman.sandbox.doctor.endpoints import Reach, reach_all
 from pointsman.sandbox.doctor.environment_findings import (
@@ -34,6 +36,8 @@ from pointsman.sandbox.host import look_at_host
 
 _OUTSIDE = "ask outside: pointsman doctor --inference-routes FILE"
 _LARGEST_CONFIG = 256 * 1024
+_KNOWN = tuple(dict.fromkeys((*Kind, "python3", *PYTHON_LIBRARIES, *NODE_LIBRARIES, *AGENTS)))
+"""What may be asked for by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class Diagnosis:
 async def diagnose(task: Task, tell: Callable[[int, int], None]) -> Diagnosis:
     """Examine this machine; `tell` hears how many clients are done, and of how many."""
     isolated = only_loopback()
+    task = replace(task, environ=with_absolute_ca_paths(task.environ, task.directory))
     door = await asyncio.to_thread(_find_door, task.environ)
     inside = task.inside
     if inside is None:
@@ -122,8 +127,19 @@ async def _examine(
 
 def _absent(wanted: Sequence[str], found: Survey) -> tuple[Finding, ...]:
     present = {word for client in found.clients for word in client.words} | set(found.agents)
-    mend = "check the spelling, or whether it is on PATH"
-    return tuple(Finding(name, State.MEND, "not found on this machine", mend) for name in wanted if name not in present)
+    return tuple(
+        Finding(name, State.MEND, "not found on this machine", how_to_find(name))
+        for name in wanted
+        if name not in present
+    )
+
+
+def how_to_find(name: str) -> str:
+    """The next step for who asked for `name`, which is not on this machine."""
+    if name in _KNOWN:
+        return "install it, or see whether it is on PATH"
+    known = nearest(name, _KNOWN)
+    return f"did you mean {known}?" if known else "check the spelling, or whether it is on PATH"
 
 
 def _find_door(environ: Mapping[str, str]) -> DoorFacts:

@@ -14,6 +14,7 @@ import ssl
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from cryptography import x509
@@ -145,6 +146,21 @@ def _head(connection: socket.socket) -> tuple[int, bytes]:
         data += piece
     match = re.match(rb"HTTP/1\.[01] (\d{3})", data)
     return (int(match[1]) if match else 0), data
+
+
+def with_absolute_ca_paths(environ: Mapping[str, str], directory: str) -> dict[str, str]:
+    """The environment with every relative path of a certificate variable completed by `directory`.
+
+    A client reads it from where the operator stands, but is examined in another directory.
+    """
+    absolute = dict(environ)
+    for name in (*BUNDLE_VARIABLES, *AUTHORITY_VARIABLES):
+        if environ.get(name):
+            absolute[name] = str(PurePath(directory, environ[name]))
+    if environ.get("SSL_CERT_DIR"):
+        places = environ["SSL_CERT_DIR"].split(os.pathsep)
+        absolute["SSL_CERT_DIR"] = os.pathsep.join(str(PurePath(directory, each)) if each else "" for each in places)
+    return absolute
 
 
 def ca_files(environ: Mapping[str, str], leaf: x509.Certificate | None) -> list[CaFile]:

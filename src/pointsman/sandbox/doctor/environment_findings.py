@@ -9,7 +9,7 @@ from cryptography import x509
 
 from pointsman.sandbox.doctor.client import Situation, leads_to, no_proxy_covers
 from pointsman.sandbox.doctor.door_facts import CaFile, DoorFacts, is_loopback
-from pointsman.sandbox.doctor.mend import START_AGAIN, export, unset
+from pointsman.sandbox.doctor.mend import NAME_THE_AUTHORITY, START_AGAIN, export, unset
 from pointsman.sandbox.environment import AUTHORITY_VARIABLES, NO_PROXY
 
 _UNCHECKED = {"NODE_TLS_REJECT_UNAUTHORIZED": "0", "PYTHONHTTPSVERIFY": "0", "GIT_SSL_NO_VERIFY": ""}
@@ -77,7 +77,7 @@ def judge_environment(
     if door.certificate is not None:
         findings.append(_certificate(door.certificate, files, now))
     findings += _proxies(environ, situation.proxy_url)
-    findings += _files(situation, files)
+    findings += _files(situation, files, compared=door.certificate is not None)
     findings += _unchecked(environ)
     findings.append(_hosts(direct))
     return tuple(findings)
@@ -125,11 +125,14 @@ def _day(time: datetime) -> str:
 
 def _proxies(environ: Mapping[str, str], proxy_url: str) -> list[Finding]:
     findings = []
-    wrong = [name for name in ("HTTPS_PROXY", "https_proxy") if not leads_to(environ.get(name, ""), proxy_url)]
+    names = ("HTTPS_PROXY", "https_proxy")
+    wrong = [name for name in names if not leads_to(environ.get(name, ""), proxy_url)]
     if wrong:
         what = "; ".join(f"{name} {'leads elsewhere' if environ.get(name) else 'is not set'}" for name in wrong)
         mend = export(*((name, proxy_url) for name in wrong)).text
-        findings.append(Finding("proxy variables", State.MEND, what, mend))
+        # Nearly all read either name; who does not is on the list of clients, with this mend.
+        suffices = len(wrong) < len(names) and not any(environ.get(name) for name in wrong)
+        findings.append(Finding("proxy variables", State.NOTE if suffices else State.MEND, what, mend))
     else:
         findings.append(Finding("proxy variables", State.OK, f"HTTPS_PROXY and https_proxy lead to {proxy_url}"))
     covering = [name for name in ("NO_PROXY", "no_proxy") if no_proxy_covers(environ.get(name, ""))]
@@ -139,23 +142,35 @@ def _proxies(environ: Mapping[str, str], proxy_url: str) -> list[Finding]:
     return findings
 
 
-def _files(situation: Situation, files: Sequence[CaFile]) -> list[Finding]:
-    findings = []
-    for each in files:
-        if not each.variable or (each.authority is not None and not each.error):
-            continue
-        what = each.error or "does not hold the door's certificate authority"
-        right = situation.authority if each.variable in AUTHORITY_VARIABLES else situation.bundle or situation.authority
-        mend = export((each.variable, right)).text if right else START_AGAIN
-        findings.append(Finding(each.variable, State.MEND, f"{each.path}: {what}", mend))
+def _files(situation: Situation, files: Sequence[CaFile], *, compared: bool) -> list[Finding]:
+    """`compared`: whether the door showed a certificate, without which no file can be said to lack its authority."""
+    wrong = [each for each in files if each.variable and (each.error or (compared and each.authority is None))]
+    findings = [_wrong_files(situation, wrong)] if wrong else []
+    if not compared:
+        return [*findings, Finding("CA files", State.NOTE, "not compared: the door showed no certificate")]
     good = [each.variable for each in files if each.variable and each.authority is not None]
     if good:
         findings.append(Finding("CA files", State.OK, f"{len(good)} variables name the door's authority"))
     elif not findings:
         right = situation.bundle or situation.authority
-        mend = export(("SSL_CERT_FILE", right)).text if right else START_AGAIN
+        mend = export(("SSL_CERT_FILE", right)).text if right else NAME_THE_AUTHORITY
         findings.append(Finding("CA files", State.MEND, "no variable names the door's certificate authority", mend))
     return findings
+
+
+def _wrong_files(situation: Situation, wrong: Sequence[CaFile]) -> Finding:
+    """One finding for all of them: they are set together, and one line mends them."""
+    faults: dict[str, list[str]] = {}
+    for each in wrong:
+        what = each.error or "does not hold the door's certificate authority"
+        faults.setdefault(f"{each.path}: {what}", []).append(each.variable)
+    bundle = situation.bundle or situation.authority
+    right = {each.variable: situation.authority if each.variable in AUTHORITY_VARIABLES else bundle for each in wrong}
+    mend = export(*right.items()).text if bundle else NAME_THE_AUTHORITY
+    if len(wrong) == 1:
+        return Finding(wrong[0].variable, State.MEND, next(iter(faults)), mend)
+    detail = "; ".join(f"{what} ({', '.join(names)})" for what, names in faults.items())
+    return Finding(f"{len(wrong)} CA variables", State.MEND, detail, mend)
 
 
 def _unchecked(environ: Mapping[str, str]) -> list[Finding]:

@@ -12,8 +12,14 @@ from pointsman.sandbox.doctor.client import Bypass, Client, Kind, Situation, mis
 from pointsman.sandbox.doctor.reading import Outcome, Reading
 from pointsman.sandbox.environment import NO_PROXY, PLACEHOLDER_KEY
 
-START_AGAIN = "start the sandbox again: every 'pointsman sandbox run' makes a new certificate authority and a proxy"
-ONE_ENVIRONMENT = "run it by 'pointsman sandbox run', which sets everything"
+START_AGAIN = (
+    "start the sandbox again: every 'pointsman sandbox run' makes a new certificate authority and a proxy, and so does "
+    "'pointsman sandbox proxy', in its --ca-dir"
+)
+NAME_THE_AUTHORITY = (
+    "name the files in the --ca-dir of 'pointsman sandbox proxy', or start the sandbox again: every 'pointsman sandbox "
+    "run' sets these variables"
+)
 NODE_TOO_OLD = "use Node 24 or newer (or 22.21): older ones read no proxy variables"
 
 
@@ -94,11 +100,10 @@ def _trust(client: Client, situation: Situation, environ: Mapping[str, str]) -> 
 def _way_to_trust(client: Client, situation: Situation, environ: Mapping[str, str]) -> Mend | None:
     bundle = situation.bundle or situation.authority
     if not bundle:
-        return Mend(f"the door's certificate authority is nowhere to be found; {ONE_ENVIRONMENT}")
+        return Mend(f"the door's certificate authority is nowhere to be found; {NAME_THE_AUTHORITY}")
     if client.kind is Kind.WGET:
         option = f"--ca-certificate={bundle}"
-        text = f'wget {shlex.quote(option)} …, or for good: echo "ca_certificate={bundle}" >>~/.wgetrc'
-        return Mend(text, arguments=(option,))
+        return Mend(f"wget {shlex.quote(option)} …", arguments=(option,))
     if client.kind is Kind.JAVA:
         return _java_trust(situation.authority or bundle, environ)
     if client.kind is Kind.CURL and environ.get("SSL_CERT_FILE") == bundle and "CURL_CA_BUNDLE" not in environ:
