@@ -34,7 +34,8 @@ def test_the_user_is_the_one_asked_for_else_who_called_sudo_else_nobody(
 
 def test_homes_of_a_known_user_are_known() -> None:
     entry = pwd.getpwnam("nobody")
-    assert sandbox_user("nobody", {}).homes == (entry.pw_dir,)
+    for name in ("nobody", str(entry.pw_uid), f"{entry.pw_uid}:{entry.pw_gid}", f"{entry.pw_uid}:1"):
+        assert sandbox_user(name, {}).homes == (entry.pw_dir,)
     sudo = {"SUDO_UID": str(entry.pw_uid), "SUDO_GID": str(entry.pw_gid)}
     assert sandbox_user(None, sudo).homes == (entry.pw_dir,)
 
