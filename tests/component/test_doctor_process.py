@@ -1,6 +1,7 @@
 """Running a client: its time, its output and what it leaves behind are bounded."""
 
 import asyncio
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,8 +12,8 @@ from pointsman.sandbox.doctor import process
 from pointsman.sandbox.doctor.reading import Finished
 
 
-def run(*argv: str, seconds: float = 20, stdin: str = "") -> Finished:
-    return asyncio.run(process.run(argv, {"PATH": "/usr/bin:/bin"}, "/", seconds, stdin))
+def run(*argv: str, seconds: float = 20, stdin: str = "", directory: str = "/") -> Finished:
+    return asyncio.run(process.run(argv, {"PATH": "/usr/bin:/bin"}, directory, seconds, stdin))
 
 
 def test_both_outputs_the_status_and_the_question_go_through() -> None:
@@ -51,3 +52,16 @@ def test_output_is_kept_up_to_its_bound_and_read_to_its_end(extra: int) -> None:
     finished = run(sys.executable, "-c", f"import sys; sys.stdout.write('x' * {size})")
     assert len(finished.output) == min(size, process.MOST_OUTPUT)
     assert finished.status == 0
+
+
+def test_git_takes_no_configuration_from_the_directories_above(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    subprocess.run(["git", "-C", tmp_path, "config", "trial.value", "planted"], check=True)
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    link = tmp_path.parent / f"{tmp_path.name}-link"
+    link.symlink_to(below)
+    question = ("git", "config", "--get", "trial.value")
+    assert run(*question, directory=str(tmp_path)).output == "planted\n"
+    for directory in (below, link):
+        assert run(*question, directory=str(directory)) == Finished(1, "")

@@ -30,7 +30,10 @@ def routes(tmp_path: Path) -> Path:
 
 
 def doctor(
-    *arguments: str, before: tuple[str, ...] = (), environ: dict[str, str] | None = None
+    *arguments: str,
+    before: tuple[str, ...] = (),
+    environ: dict[str, str] | None = None,
+    directory: Path | None = None,
 ) -> "subprocess.CompletedProcess[str]":
     return kept(
         subprocess.run(
@@ -40,6 +43,7 @@ def doctor(
             timeout=55,
             env={"PATH": PATH, "HOME": "/nonexistent", "OPENAI_API_KEY": KEY, **(environ or {})},
             check=False,
+            cwd=directory,
         )
     )
 
@@ -101,6 +105,57 @@ def test_the_hosts_of_a_route_file_are_reached_only_when_asked(tmp_path: Path) -
     assert endpoint["mend"] == "start the model server, or correct the port"
     assert KEY not in finished.stdout
     assert json.loads(doctor("--outside", "-o", "json", "curl").stdout)["endpoints"] == []
+
+
+def test_no_program_on_the_path_sees_a_key_of_the_route_file_whatever_its_variable_is_called(tmp_path: Path) -> None:
+    file = tmp_path / "routes.yaml"
+    file.write_text(
+        "routes:\n  - endpoint: http://127.0.0.1:9/v1\n    model: m\n"
+        "    protocols: [openai_chat_completions]\n    api_key_env: PROVIDER_ONE\n"
+    )
+    bin_directory, record = tmp_path / "bin", tmp_path / "record"
+    names = ("curl", "git", "node", "opencode", "python3", "bwrap")
+    spies(bin_directory, f'env >>{record}\necho "ran=$(basename "$0")" >>{record}\necho 8.1.2\n', *names)
+    environ = {
+        "PATH": f"{bin_directory}:{PATH}",
+        "PROVIDER_ONE": KEY,
+        "COPY": f"see {KEY}",
+        "ORDINARY": "kept",
+    }
+    doctor("--outside", "--inference-routes", str(file), environ=environ)
+    seen = record.read_text()
+    assert {f"ran={name}" for name in names} <= set(seen.splitlines())
+    assert "ORDINARY=kept" in seen
+    assert KEY not in seen
+    assert "PROVIDER_ONE" not in seen
+
+
+def test_a_pipe_named_like_a_configuration_file_is_not_waited_for(tmp_path: Path) -> None:
+    spies(tmp_path / "bin", "echo 1.2.3\n", "opencode")
+    os.mkfifo(tmp_path / "opencode.json")
+    finished = doctor("--outside", "opencode", environ={"PATH": f"{tmp_path}/bin:{PATH}"}, directory=tmp_path)
+    assert finished.returncode == 1
+    assert "1.2.3" in finished.stdout
+
+
+def test_trials_run_outside_the_directory_that_the_operator_stands_in(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    record = tmp_path / "record"
+    spies(tmp_path / "bin", f"pwd >>{record}\necho curl 8.1.2\n", "curl")
+    environ = {"PATH": f"{tmp_path}/bin:{PATH}", "TMPDIR": str(tmp_path / "tmp")}
+    doctor("--outside", "curl", environ=environ, directory=tmp_path)
+    places = record.read_text().split()
+    assert len(places) >= 2
+    assert not [place for place in places if Path(place).is_relative_to(tmp_path)]
+
+
+def spies(directory: Path, script: str, *names: str) -> None:
+    """Programs that note what they are given."""
+    directory.mkdir()
+    for name in names:
+        path = directory / name
+        path.write_text(f"#!/bin/sh\n{script}")
+        path.chmod(0o755)
 
 
 def test_what_cannot_be_is_said_and_not_guessed(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 import os
 import sys
 import time
+from dataclasses import replace
 
 import click
 
 from pointsman.cli.doctor_report import as_json, as_text
-from pointsman.config.routes_file import check_route_file
-from pointsman.core.candidate import Candidate
+from pointsman.config.routes_file import RouteFileCheck, check_route_file
 
 _NEEDS_MENDING = 1
 _QUIET_SECONDS = 2.0
@@ -46,8 +46,10 @@ def doctor(routes: str | None, inside: bool | None, timeout: float, output: str,
 
     if routes and inside:
         raise click.UsageError("--inference-routes belongs outside: from inside a sandbox no host can be reached")
-    candidates = _candidates(routes) if routes else ()
-    task = Task(dict(os.environ), os.getcwd(), inside, clients, candidates, timeout)
+    task = Task(dict(os.environ), os.getcwd(), inside, clients, seconds=timeout)
+    if routes:
+        check = _check(routes)
+        task = replace(task, candidates=check.candidates, key_variables=check.key_variables)
 
     async def main() -> int:
         progress = _Progress()
@@ -61,11 +63,11 @@ def doctor(routes: str | None, inside: bool | None, timeout: float, output: str,
     sys.exit(run(main()))
 
 
-def _candidates(path: str) -> tuple[Candidate, ...]:
+def _check(path: str) -> RouteFileCheck:
     check = check_route_file(path, os.environ)
     if check.problems:
         raise click.ClickException("\n".join(problem.describe(path) for problem in check.problems))
-    return check.candidates
+    return check
 
 
 class _Progress:

@@ -5,10 +5,10 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from pointsman.config.wording import nearest
 from pointsman.core.candidate import Candidate
+from pointsman.core.secret import Secret
 from pointsman.sandbox.doctor.agents import AGENTS, AgentFinding, config_paths, judge_agent
 from pointsman.sandbox.doctor.client import NODE_LIBRARIES, PYTHON_LIBRARIES, Kind, Situation
 from pointsman.sandbox.doctor.door_facts import (
@@ -31,7 +31,10 @@ from pointsman.sandbox.doctor.environment_findings import (
 from pointsman.sandbox.doctor.examine import Examination, examine_all
 from pointsman.sandbox.doctor.host_findings import judge_host
 from pointsman.sandbox.doctor.practice_door import practice_door
+from pointsman.sandbox.doctor.regular_file import read_regular
 from pointsman.sandbox.doctor.survey import Survey, survey
+from pointsman.sandbox.doctor.trial_place import trial_place
+from pointsman.sandbox.environment import PLACEHOLDER_KEY
 from pointsman.sandbox.host import look_at_host
 
 _OUTSIDE = "ask outside: pointsman doctor --inference-routes FILE"
@@ -52,9 +55,16 @@ class Task:
     only: tuple[str, ...] = ()
     """Clients, libraries or agents to look at; empty: all."""
     candidates: Sequence[Candidate] = ()
-    """Whose hosts are to be reached."""
+    """Whose hosts are to be reached, and whose keys no program may see."""
+    key_variables: tuple[str, ...] = ()
+    """Environment variables that hold such keys."""
     seconds: float = 20.0
     """For each request."""
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """The keys of the candidates."""
+        return tuple(each.api_key for each in self.candidates if each.api_key is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +99,12 @@ async def diagnose(task: Task, tell: Callable[[int, int], None]) -> Diagnosis:
     if inside is None:
         inside = seems_inside(task.environ, ca_files(task.environ, door.certificate), isolated=isolated)
     if inside:
-        diagnosis = await _examine(task, task.environ, door, isolated, tell)
+        diagnosis = await _examine(task, _without_keys(task), door, isolated, tell)
         if not task.candidates:
             return diagnosis
         note = Finding("hosts of the routes", State.NOTE, "not looked at: nothing can be reached from inside", _OUTSIDE)
         return replace(diagnosis, findings=(*diagnosis.findings, note))
-    async with practice_door(task.environ) as environ:
+    async with practice_door(task.environ, task.secrets, task.key_variables) as environ:
         door = await asyncio.to_thread(_find_door, environ)
         host = await asyncio.to_thread(look_at_host)
         diagnosis = await _examine(task, environ, door, None, tell)
@@ -102,6 +112,16 @@ async def diagnose(task: Task, tell: Callable[[int, int], None]) -> Diagnosis:
     # A practice door is as it should be; what still is wrong with it matters.
     needed = tuple(each for each in diagnosis.findings if each.state is State.MEND)
     return replace(diagnosis, inside=False, findings=(*judge_host(host), *needed), reaches=tuple(reaches))
+
+
+def _without_keys(task: Task) -> dict[str, str]:
+    """The environment as it is, less the keys of the routes. What is no key stays: it would be missed."""
+    return {
+        name: value
+        for name, value in task.environ.items()
+        if value == PLACEHOLDER_KEY
+        or (name not in task.key_variables and not any(secret.appears_in(value) for secret in task.secrets))
+    }
 
 
 async def _examine(
@@ -116,12 +136,13 @@ async def _examine(
         situation = replace(situation, hosts_file_inside=True)
     findings = judge_environment(situation, door, files, direct, now)
     # Asking an SDK runs its code: in a sandbox that is what the command does anyway, outside it is not ours to start.
-    found = await survey(environ, task.directory if isolated else "", task.only, tuple(AGENTS))
+    trials = trial_place(task.directory)
+    found = await survey(environ, task.directory if isolated else "", task.only, tuple(AGENTS), trials)
     agents = tuple(judge_agent(name, each, environ, _configs(name, environ, task.directory), task.directory)
                    for name, each in found.agents.items())  # fmt: skip
     findings += _absent(task.only, found)
     clients = found.clients if door.is_door or situation.by_hosts_file else ()
-    examinations = await examine_all(clients, situation, task.seconds, lambda done: tell(done, len(clients)))
+    examinations = await examine_all(clients, situation, task.seconds, trials, lambda done: tell(done, len(clients)))
     return Diagnosis(True, situation, findings, tuple(examinations), agents)
 
 
@@ -156,6 +177,6 @@ def _find_door(environ: Mapping[str, str]) -> DoorFacts:
 def _configs(name: str, environ: Mapping[str, str], directory: str) -> dict[str, str]:
     texts = {}
     for path in config_paths(name, environ, directory):
-        with contextlib.suppress(OSError), Path(path).open(encoding="utf-8", errors="replace") as file:
-            texts[path] = file.read(_LARGEST_CONFIG)
+        with contextlib.suppress(OSError):
+            texts[path] = read_regular(path, _LARGEST_CONFIG).decode("utf-8", "replace")
     return texts

@@ -21,6 +21,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from pointsman.core.candidate import INFERENCE_LOCAL
+from pointsman.sandbox.doctor.regular_file import read_regular
 from pointsman.sandbox.environment import AUTHORITY_VARIABLES, BUNDLE_VARIABLES
 
 _SECONDS = 5.0  # on loopback; takes milliseconds
@@ -179,8 +180,7 @@ def ca_files(environ: Mapping[str, str], leaf: x509.Certificate | None) -> list[
 def _ca_file(variable: str, path: str, leaf: x509.Certificate | None, cache: dict[str, CaFile]) -> CaFile:
     if path not in cache:
         try:
-            with open(path, "rb") as file:
-                blocks = _CERTIFICATE.findall(file.read(_LARGEST_BUNDLE))
+            blocks = _CERTIFICATE.findall(read_regular(path, _LARGEST_BUNDLE))
         except OSError as error:
             cache[path] = CaFile("", path, (error.strerror or "error").lower())
         else:

@@ -62,11 +62,14 @@ class Examination:
         return None
 
 
-async def examine(client: Client, situation: Situation, seconds: float) -> Examination:
-    """Ask, and while there is a mend that can be tried, mend and ask again. A request may take `seconds`."""
+async def examine(client: Client, situation: Situation, seconds: float, trials: str) -> Examination:
+    """Ask, and while there is a mend that can be tried, mend and ask again. A request may take `seconds`.
+
+    It runs in a directory of its own in `trials`.
+    """
     environ = {**situation.environ, "LC_ALL": "C", "LANGUAGE": ""}
     mends: list[Mend] = []
-    with tempfile.TemporaryDirectory(prefix="pointsman-doctor-") as directory:
+    with tempfile.TemporaryDirectory(prefix="pointsman-doctor-", dir=trials) as directory:
         if client.kind is Kind.JAVA:
             Path(directory, JAVA_FILE).write_text(JAVA_SCRIPT)  # noqa: ASYNC240  # a few bytes
         place = directory, seconds
@@ -84,7 +87,7 @@ async def examine(client: Client, situation: Situation, seconds: float) -> Exami
 
 
 async def examine_all(
-    clients: Sequence[Client], situation: Situation, seconds: float, tell: Callable[[int], None]
+    clients: Sequence[Client], situation: Situation, seconds: float, trials: str, tell: Callable[[int], None]
 ) -> list[Examination]:
     """All of them, a few at a time; `tell` hears how many are done."""
     slots = asyncio.Semaphore(_AT_ONCE)
@@ -93,7 +96,7 @@ async def examine_all(
     async def one(client: Client) -> Examination:
         nonlocal done
         async with slots:
-            found = await examine(client, situation, seconds)
+            found = await examine(client, situation, seconds, trials)
         done += 1
         tell(done)
         return found

@@ -17,7 +17,10 @@ _COULD_NOT_START = 126
 async def run(
     argv: Sequence[str], environ: Mapping[str, str], directory: str, seconds: float, stdin: str = ""
 ) -> Finished:
-    """Run to the end or to the limit; then nothing of its process group is left. Raises nothing of its own."""
+    """Run to the end or to the limit; then nothing of its process group is left. Raises nothing of its own.
+
+    Git takes no configuration from the directories above `directory`: others may have written it.
+    """
     timed_out = False
     output = bytearray()
     with tempfile.TemporaryFile() as question:  # not a pipe: many close it unread
@@ -30,7 +33,7 @@ async def run(
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 cwd=directory,
-                env=dict(environ),
+                env={**environ, **_keep_git_in(directory)},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -48,3 +51,7 @@ async def run(
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
     return Finished(process.returncode or 0, output.decode("utf-8", "replace"), timed_out)
+
+
+def _keep_git_in(directory: str) -> dict[str, str]:
+    return {"GIT_CEILING_DIRECTORIES": os.path.dirname(os.path.realpath(directory))}

@@ -51,14 +51,15 @@ class Survey:
 
 
 async def survey(
-    environ: Mapping[str, str], directory: str, names: Sequence[str], agent_names: Sequence[str]
+    environ: Mapping[str, str], directory: str, names: Sequence[str], agent_names: Sequence[str], trials: str
 ) -> Survey:
     """All known clients, or those whose program or library is in `names`.
 
     Libraries of Node are looked for from `directory`; empty: not at all, because asking one runs its code.
+    All are asked in a directory of their own in `trials`.
     """
     wanted = frozenset(names)
-    with tempfile.TemporaryDirectory(prefix="pointsman-doctor-") as place:
+    with tempfile.TemporaryDirectory(prefix="pointsman-doctor-", dir=trials) as place:
         search = _Search(environ, place, directory)
         async with asyncio.TaskGroup() as group:
             plain = [
