@@ -112,6 +112,8 @@ def test_no_program_on_the_path_sees_a_key_of_the_route_file_whatever_its_variab
     file.write_text(
         "routes:\n  - endpoint: http://127.0.0.1:9/v1\n    model: m\n"
         "    protocols: [openai_chat_completions]\n    api_key_env: PROVIDER_ONE\n"
+        "  - endpoint: http://127.0.0.1:9/v1\n    model: m\n"
+        "    protocols: [anthropic_messages]\n    api_key_env: PROVIDER_TWO\n"
     )
     bin_directory, record = tmp_path / "bin", tmp_path / "record"
     names = ("curl", "git", "node", "opencode", "python3", "bwrap")
@@ -119,6 +121,7 @@ def test_no_program_on_the_path_sees_a_key_of_the_route_file_whatever_its_variab
     environ = {
         "PATH": f"{bin_directory}:{PATH}",
         "PROVIDER_ONE": KEY,
+        "PROVIDER_TWO": "short",  # too short to be looked for in values
         "COPY": f"see {KEY}",
         "ORDINARY": "kept",
     }
@@ -127,7 +130,7 @@ def test_no_program_on_the_path_sees_a_key_of_the_route_file_whatever_its_variab
     assert {f"ran={name}" for name in names} <= set(seen.splitlines())
     assert "ORDINARY=kept" in seen
     assert KEY not in seen
-    assert "PROVIDER_ONE" not in seen
+    assert "PROVIDER_" not in seen
 
 
 def test_a_pipe_named_like_a_configuration_file_is_not_waited_for(tmp_path: Path) -> None:
