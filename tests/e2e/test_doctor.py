@@ -117,7 +117,8 @@ def test_no_program_on_the_path_sees_a_key_of_the_route_file_whatever_its_variab
     )
     bin_directory, record = tmp_path / "bin", tmp_path / "record"
     names = ("curl", "git", "node", "opencode", "python3", "bwrap")
-    spies(bin_directory, f'env >>{record}\necho "ran=$(basename "$0")" >>{record}\necho 8.1.2\n', *names)
+    script = f'env >>{record}\necho "ran=$(basename "$0")" >>{record}\ngrep "core file" /proc/$PPID/limits >>{record}\n'
+    spies(bin_directory, f"{script}echo 8.1.2\n", *names)
     environ = {
         "PATH": f"{bin_directory}:{PATH}",
         "PROVIDER_ONE": KEY,
@@ -127,7 +128,11 @@ def test_no_program_on_the_path_sees_a_key_of_the_route_file_whatever_its_variab
     }
     doctor("--outside", "--inference-routes", str(file), environ=environ)
     seen = record.read_text()
-    assert {f"ran={name}" for name in names} <= set(seen.splitlines())
+    assert {f"ran={name}" for name in names if name != "bwrap"} <= set(seen.splitlines())
+    assert "ran=bwrap" not in seen, "an entry of PATH may be a directory that an earlier command wrote to"
+    limits = [line.split()[4] for line in seen.splitlines() if "core file" in line]
+    assert limits
+    assert set(limits) == {"0"}, "the doctor itself is closed to them too"
     assert "ORDINARY=kept" in seen
     assert KEY not in seen
     assert "PROVIDER_" not in seen

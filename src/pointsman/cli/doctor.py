@@ -9,6 +9,7 @@ import click
 
 from pointsman.cli.doctor_report import as_json, as_text
 from pointsman.config.routes_file import RouteFileCheck, check_route_file
+from pointsman.sandbox.memory import keep_memory_private
 
 _NEEDS_MENDING = 1
 _QUIET_SECONDS = 2.0
@@ -46,6 +47,7 @@ def doctor(routes: str | None, inside: bool | None, timeout: float, output: str,
 
     if routes and inside:
         raise click.UsageError("--inference-routes belongs outside: from inside a sandbox no host can be reached")
+    keep_memory_private()  # the programs that it asks run as the same user, and its environment may hold keys
     task = Task(dict(os.environ), os.getcwd(), inside, clients, seconds=timeout)
     if routes:
         check = _check(routes)
