@@ -97,9 +97,9 @@ def test_pip_is_refused_and_says_so(tmp_path: Path, events: Path) -> None:
         "0",
         "--no-deps",
         "--index-url",
-        "https://pypi.org/simple",
+        "https://packages.example/simple",
         "attrs",
     )
     assert finished.returncode == 1
     assert "No matching distribution found for attrs" in finished.stderr
-    assert "pypi.org" in denied(events)[0]
+    assert "packages.example" in denied(events)[0]
