@@ -131,10 +131,10 @@ def bind(address: tuple[str, int]) -> socket.socket:
     return socket.create_server(address, family=family, backlog=1024)
 
 
-def say_ready(name: str, listener: socket.socket) -> None:
-    """The one line that tells that a server listens."""
+def say_ready(log: OperationLog, name: str, listener: socket.socket) -> None:
+    """The one line that tells that a server listens; behind what was told before."""
     host, port = listener.getsockname()[:2]
-    print(f"pointsman: ready {name}={f'[{host}]' if ':' in host else host}:{port}", file=sys.stderr, flush=True)
+    log.say(f"ready {name}={f'[{host}]' if ':' in host else host}:{port}")
 
 
 async def run_proxy(options: ProxyOptions) -> int:
@@ -152,7 +152,7 @@ async def run_proxy(options: ProxyOptions) -> int:
             else:
                 await router.serve_tunnel(listener, authority.tls_context)
             freeze_garbage()
-            say_ready("proxy", listener)
+            say_ready(log, "proxy", listener)
             await stop.wait()
             restore()
     return 0
