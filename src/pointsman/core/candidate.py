@@ -1,5 +1,6 @@
 """What can be called: candidates, and the bundle that holds them by route."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pointsman.core.endpoint import Endpoint
@@ -44,6 +45,11 @@ class Bundle:
     system_routes: tuple[Candidate, ...] = ()
     """What only `system_inference` can reach."""
     revision: str = ""
+
+
+def keys_of(candidates: Iterable[Candidate]) -> tuple[Secret, ...]:
+    """The keys that nobody else may see."""
+    return tuple(each.api_key for each in candidates if each.api_key is not None)
 
 
 def make_bundle(candidates: tuple[Candidate, ...], revision: str = "") -> Bundle:

@@ -145,7 +145,7 @@ REASONS = {
     "upstream_protocol": "what the upstream sent is not an HTTP response",
     "stream_truncated": "the response body was cut, or an event stream ended without its last event",
     "not_configured": "there is no route at all",
-    "overloaded": "the bodies of all requests together exceed their limit",
+    "overloaded": "more connections, or more of all request bodies together, than their limit",
     "no_compatible_route": "no route speaks the client's dialect",
     "internal_error": "a bug of ours",
     "client_gone": "the client closed its connection",

@@ -120,7 +120,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport = None
         self._sweep.discard(self)
         if self._held:
-            self._let_go()
+            self._hold(0)
         self._on_lost(self)
 
     def pause_writing(self) -> None:
@@ -160,7 +160,7 @@ class ClientConnection(asyncio.Protocol):
             head = cast(RequestHead, event)
             self._admitted = self._application.admit(head)
             self._deadline = self._sweep.now() + self._limits.body_progress_seconds
-            self._hold()
+            self._hold(self._reader.held)
             if self._reader.buffered:
                 self._advance()
             elif head.expects_continue:
@@ -171,7 +171,7 @@ class ClientConnection(asyncio.Protocol):
     def _wait_for_more(self) -> None:
         if self._reader.in_body:
             self._deadline = self._sweep.now() + self._limits.body_progress_seconds
-            self._hold()
+            self._hold(self._reader.held)
         elif self._deadline == inf or self._idle:
             self._idle = False
             seconds = self._limits.head_seconds if self._reader.in_request else self._limits.keep_alive_seconds
@@ -179,8 +179,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _start(self, admitted: object, request: Request) -> None:
         if len(request.body) > _SMALL_BODY:
-            held, self._held = self._held, len(request.body)
-            self._bodies.change(held, self._held)
+            self._hold(len(request.body))
         self._deadline = inf
         self._idle = False
         self._serving = True
@@ -202,7 +201,7 @@ class ClientConnection(asyncio.Protocol):
                 self._serving = False
                 del request
                 if self._held:
-                    self._let_go()
+                    self._hold(0)
                 self._finished()
                 if self._next is None and not self._closed:
                     self._waiter = self._sweep.loop.create_future()
@@ -212,13 +211,10 @@ class ClientConnection(asyncio.Protocol):
             self._flow = None
             self.abort()  # the client has gone, or we are shutting down
 
-    def _hold(self) -> None:
-        held, self._held = self._held, self._reader.held
-        self._bodies.change(held, self._held)
-
-    def _let_go(self) -> None:
-        self._bodies.change(self._held, 0)
-        self._held = 0
+    def _hold(self, size: int) -> None:
+        """Count what is held of a body now; 0 lets it go. Raises Overloaded."""
+        held, self._held = self._held, size
+        self._bodies.change(held, size)
 
     def _finished(self) -> None:
         if self._closed:
@@ -241,7 +237,7 @@ class ClientConnection(asyncio.Protocol):
             answer = without_body(answer)
         self.write(answer)
         self._reader = RequestReader(self._limits)  # what was read of a body goes now, not when the client does
-        self._let_go()
+        self._hold(0)
         self._linger()
 
     def _linger(self) -> None:

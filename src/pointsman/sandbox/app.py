@@ -20,10 +20,9 @@ from typing import Any
 import uvloop
 
 from pointsman.config.routes_file import LoadedRoutes
-from pointsman.core.candidate import Bundle, Candidate
+from pointsman.core.candidate import Bundle, Candidate, keys_of
 from pointsman.core.errors import UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
-from pointsman.core.secret import Secret
 from pointsman.engine.fleet import EngineFleet
 from pointsman.engine.supervisor import EngineUnavailable
 from pointsman.events.log_files import NO_EVENT_LOG, EventLog, operation_log
@@ -239,7 +238,7 @@ async def _behind_the_door(
         environment = sandbox_environment(
             options.environ,
             Door(f"http://{host}:{port}", str(files.authority), str(files.bundle)),
-            secrets=_keys(bundle),
+            secrets=keys_of((*bundle.routes, *bundle.system_routes)),
             key_variables=options.routes.key_variables,
         )
         loop = asyncio.get_running_loop()
@@ -257,10 +256,6 @@ def _tell_routes(log: OperationLog, bundle: Bundle) -> None:
     for state in routes_states(log.now, bundle, "file", socket.gethostname()):
         log.append(state)
     log.flush()
-
-
-def _keys(bundle: Bundle) -> tuple[Secret, ...]:
-    return tuple(each.api_key for each in (*bundle.routes, *bundle.system_routes) if each.api_key is not None)
 
 
 def _route_names(bundle: Bundle) -> str:

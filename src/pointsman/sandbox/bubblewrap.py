@@ -7,7 +7,7 @@ privileges and starts the command. Pure.
 import os
 from typing import TYPE_CHECKING
 
-from pointsman.sandbox.visibility import Cover
+from pointsman.sandbox.visibility import is_below
 
 if TYPE_CHECKING:
     from pointsman.sandbox.orders import View
@@ -34,7 +34,7 @@ def bubblewrap_arguments(view: "View", private: str, hosts: str = "/etc/hosts") 
     """bwrap's arguments, up to the program. `private` is the sandbox's own directory, with its hosts file."""
     words = [*_NAMESPACES, "--ro-bind", "/", "/"]
     for path in view.writable:
-        if not any(_inside(path, cover) for cover in view.covers):
+        if not any(is_below(path, cover.path) for cover in view.covers):
             words += ["--bind", path, path]
     words += _KERNEL_VIEWS
     for cover in view.covers:
@@ -50,7 +50,3 @@ def bubblewrap_arguments(view: "View", private: str, hosts: str = "/etc/hosts") 
     if os.path.exists(hosts):
         words += ["--ro-bind", os.path.join(private, "hosts"), os.path.realpath(hosts)]
     return tuple(words)
-
-
-def _inside(path: str, cover: Cover) -> bool:
-    return os.path.commonpath((path, cover.path)) == cover.path

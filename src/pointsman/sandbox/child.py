@@ -69,10 +69,7 @@ def calling_user(requested: str | None, environment: Mapping[str, str]) -> User:
 def _named(text: str) -> User:
     uid, colon, gid = text.partition(":")
     if colon and uid.isdecimal() and gid.isdecimal():
-        homes: tuple[str, ...] = ()
-        with suppress(KeyError, OverflowError):
-            homes = (pwd.getpwuid(int(uid)).pw_dir,)
-        return User(int(uid), int(gid), uid, homes)
+        return User(int(uid), int(gid), uid, _homes_of(int(uid)))
     try:
         entry = pwd.getpwuid(int(text)) if text.isdecimal() else pwd.getpwnam(text)
     except (KeyError, OverflowError):
@@ -85,10 +82,14 @@ def _caller_of_sudo(environment: Mapping[str, str]) -> User | None:
     # root may use sudo too; that names nobody to become.
     if not (uid.isdecimal() and gid.isdecimal() and int(uid)):
         return None
-    homes: tuple[str, ...] = ()
+    return User(int(uid), int(gid), environment.get("SUDO_USER", uid), _homes_of(int(uid)))
+
+
+def _homes_of(uid: int) -> tuple[str, ...]:
+    """The home directory of a user whom this host knows by number."""
     with suppress(KeyError, OverflowError):
-        homes = (pwd.getpwuid(int(uid)).pw_dir,)
-    return User(int(uid), int(gid), environment.get("SUDO_USER", uid), homes)
+        return (pwd.getpwuid(uid).pw_dir,)
+    return ()
 
 
 @dataclass(frozen=True, slots=True)

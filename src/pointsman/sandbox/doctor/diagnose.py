@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pointsman.config.wording import nearest
-from pointsman.core.candidate import Candidate
+from pointsman.core.candidate import Candidate, keys_of
 from pointsman.core.secret import Secret
 from pointsman.sandbox.doctor.agents import AGENTS, AgentFinding, config_paths, judge_agent
 from pointsman.sandbox.doctor.client import NODE_LIBRARIES, PYTHON_LIBRARIES, Kind, Situation
@@ -64,7 +64,7 @@ class Task:
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """The keys of the candidates."""
-        return tuple(each.api_key for each in self.candidates if each.api_key is not None)
+        return keys_of(self.candidates)
 
 
 @dataclass(frozen=True, slots=True)
