@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 FUZZ_SECONDS ?= 60
 
-.PHONY: default setup demo check test acceptance-agents bench soak fuzz corpus docs fix lock clean help
+.PHONY: default setup demo check test acceptance-agents bench soak fuzz corpus docs proto fix lock clean help
 
 default: check test
 
@@ -26,6 +26,7 @@ check: setup  ## ruff, mypy, import-linter, shape limits, docs tests
 	$(BIN)/lint-imports --no-cache >/dev/null || $(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_shape.py
 	$(BIN)/python scripts/generate_reference.py --check
+	scripts/generate_rpc.sh --check
 	$(BIN)/pytest tests/docs
 
 test: check  ## check, then unit, component, conformance and e2e tests
@@ -54,6 +55,9 @@ corpus: setup  ## raw requests with others' verdicts through a real proxy (CORPU
 
 docs: setup  ## write the generated pages of docs/reference
 	$(BIN)/python scripts/generate_reference.py
+
+proto: setup  ## write src/pointsman/rpc/gen from proto/
+	scripts/generate_rpc.sh
 
 fix: setup  ## format and mend what ruff can
 	$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .

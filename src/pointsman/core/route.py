@@ -1,0 +1,36 @@
+"""A route as an operator stores it: a public name and where it leads. Everything else is resolved when it is used."""
+
+from dataclasses import dataclass
+
+from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
+
+DIRECT = "direct"
+"""One provider and one model; the upstream's answer is the answer."""
+RESERVED_NAMES = (INFERENCE_LOCAL, SANDBOX_SYSTEM)
+"""What a sandbox knows; every other name is an alias of the operator's."""
+DEFAULT_TIMEOUT_SECONDS = 60
+"""What a stored timeout of 0 stands for (the inference-routing design's timeout model)."""
+LONGEST_TIMEOUT_SECONDS = 24 * 3600
+LONGEST_MODEL = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route. It stores no endpoint and no key: those are the provider's, at the time of use."""
+
+    account: str
+    name: str
+    provider_name: str
+    model: str
+    timeout_seconds: int = 0
+    version: int = 0
+    """Starts at 1, grows with every change, is never used twice for one name of one account."""
+    kind: str = DIRECT
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedEndpoint:
+    """What a verification reached."""
+
+    url: str
+    protocol: str

@@ -1,0 +1,1 @@
+"""Protobuf messages, and how they become values of `core`."""

@@ -1,0 +1,88 @@
+"""Values of `core` to protobuf messages and back. No message leaves the gRPC edge."""
+
+from collections.abc import Iterable
+
+from pointsman.core.account import Account
+from pointsman.core.candidate import Bundle, Candidate, make_bundle
+from pointsman.core.endpoint import parse_endpoint
+from pointsman.core.provider import Provider, ProviderDraft
+from pointsman.core.route import Route, ValidatedEndpoint
+from pointsman.core.sandbox_token import SandboxToken
+from pointsman.core.secret import Secret
+from pointsman.rpc.gen import control_pb2, datamodel_pb2, inference_pb2
+
+REDACTED = "REDACTED"
+"""Stands for every credential in every answer but a bundle."""
+
+
+def provider_message(provider: Provider) -> datamodel_pb2.Provider:
+    """A record as anybody may see it."""
+    return datamodel_pb2.Provider(
+        id=provider.id,
+        name=provider.name,
+        type=provider.type,
+        credentials=dict.fromkeys(provider.credentials, REDACTED),
+        config=provider.config,
+    )
+
+
+def provider_draft(message: datamodel_pb2.Provider) -> ProviderDraft:
+    """What a client asks a record to be."""
+    credentials = {key: Secret(value) for key, value in message.credentials.items()}
+    return ProviderDraft(message.name.strip(), message.type.strip(), credentials, dict(message.config))
+
+
+def route_message(route: Route, problem: str = "") -> control_pb2.Route:
+    """A route as our own commands see it."""
+    return control_pb2.Route(
+        name=route.name,
+        kind=route.kind,
+        provider_name=route.provider_name,
+        model=route.model,
+        timeout_secs=route.timeout_seconds,
+        version=route.version,
+        problem=problem,
+    )
+
+
+def endpoint_messages(endpoints: Iterable[ValidatedEndpoint]) -> list[inference_pb2.ValidatedEndpoint]:
+    """What a verification reached."""
+    return [inference_pb2.ValidatedEndpoint(url=each.url, protocol=each.protocol) for each in endpoints]
+
+
+def token_message(token: SandboxToken) -> control_pb2.SandboxToken:
+    """A token without what would let anyone use it."""
+    return control_pb2.SandboxToken(
+        name=token.name,
+        account=token.account,
+        route=token.route,
+        created_at_ms=_milliseconds(token.created_at),
+        expires_at_ms=_milliseconds(token.expires_at),
+        revoked_at_ms=_milliseconds(token.revoked_at),
+    )
+
+
+def account_message(account: Account) -> control_pb2.Account:
+    """An account."""
+    return control_pb2.Account(name=account.name, created_at_ms=_milliseconds(account.created_at))
+
+
+def bundle_from(message: inference_pb2.GetInferenceBundleResponse) -> Bundle:
+    """What a gateway sent, as the data plane uses it. Raises ValueError for a base URL that is none."""
+    return make_bundle(tuple(_candidate(route) for route in message.routes), message.revision)
+
+
+def _candidate(route: inference_pb2.ResolvedRoute) -> Candidate:
+    return Candidate(
+        route=route.name,
+        endpoint=parse_endpoint(route.base_url),
+        model=route.model_id,
+        protocols=tuple(route.protocols),
+        provider_type=route.provider_type,
+        api_key=Secret(route.api_key) if route.api_key else None,
+        timeout_seconds=float(route.timeout_secs),
+    )
+
+
+def _milliseconds(seconds: float | None) -> int:
+    return 0 if seconds is None else round(seconds * 1000)

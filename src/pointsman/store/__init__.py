@@ -1,0 +1,1 @@
+"""What the gateway keeps: one code path for SQLite and PostgreSQL."""

@@ -1,0 +1,97 @@
+"""What the gateway asks of a store. `store.sql` is the implementation; a conformance suite says what it must do."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from pointsman.core.account import Account
+from pointsman.core.provider import Provider
+from pointsman.core.route import Route
+from pointsman.core.sandbox_token import SandboxToken
+
+
+class Reader(Protocol):
+    """A consistent view of everything, as of one moment."""
+
+    async def generation(self) -> int:
+        """Grows with every committed write, by whichever process."""
+
+    async def provider(self, account: str, name: str) -> Provider | None:
+        """One record, its credentials decrypted."""
+
+    async def providers(self, account: str, limit: int, offset: int) -> Sequence[Provider]:
+        """Records by name."""
+
+    async def count_providers(self, account: str) -> int:
+        """How many there are."""
+
+    async def route(self, account: str, name: str) -> Route | None:
+        """One route."""
+
+    async def routes(self, account: str) -> Sequence[Route]:
+        """All routes by name."""
+
+    async def routes_to(self, account: str, provider_name: str) -> Sequence[Route]:
+        """Routes that use a provider, by name."""
+
+    async def sandbox_token(self, account: str, name: str) -> SandboxToken | None:
+        """One token, revoked ones included."""
+
+    async def sandbox_tokens(self, account: str) -> Sequence[SandboxToken]:
+        """All tokens by name."""
+
+    async def sandbox_token_by_digest(self, digest: bytes) -> SandboxToken | None:
+        """The token with this digest, of any account."""
+
+    async def account(self, name: str) -> Account | None:
+        """One account."""
+
+    async def accounts(self) -> Sequence[Account]:
+        """All accounts by name."""
+
+
+class Writer(Reader, Protocol):
+    """One transaction. Writers come one after the other: what one has read cannot change before it commits."""
+
+    async def insert_provider(self, provider: Provider) -> None:
+        """Raises AlreadyExists for a name that the account has."""
+
+    async def replace_provider(self, provider: Provider) -> None:
+        """Raises NotFound."""
+
+    async def delete_provider(self, account: str, name: str) -> bool:
+        """Whether there was one."""
+
+    async def put_route(self, route: Route) -> Route:
+        """Create or replace it; what is returned has the next version of its name, which outlives deletion."""
+
+    async def delete_route(self, account: str, name: str) -> bool:
+        """Whether there was one."""
+
+    async def insert_sandbox_token(self, token: SandboxToken) -> None:
+        """Raises AlreadyExists for a name that the account has."""
+
+    async def revoke_sandbox_token(self, account: str, name: str, now: float) -> bool:
+        """Whether there was one that was not revoked."""
+
+    async def insert_account(self, account: Account) -> None:
+        """Raises AlreadyExists."""
+
+
+class Store(Protocol):
+    """A database. Every method raises StoreUnavailable or StoreFull; then nothing was changed."""
+
+    kind: str
+    """`sqlite` or `postgresql`."""
+
+    async def generation(self) -> int:
+        """As a reader's; cheap: at most `freshness` seconds old for writes of other processes, exact for one's own."""
+
+    def read(self) -> AbstractAsyncContextManager[Reader]:
+        """A view of now."""
+
+    def write(self) -> AbstractAsyncContextManager[Writer]:
+        """A transaction: committed at the end, undone when the block raises."""
+
+    async def close(self) -> None:
+        """Let the database go."""
