@@ -1,0 +1,153 @@
+"""Records out of rows, within one transaction. Which transaction, and when it ends: sql."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+from sqlalchemy import ColumnElement, Executable, Row, Select, func, select
+from sqlalchemy.engine import CursorResult
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from pointsman.core.account import Account
+from pointsman.core.control_errors import StoreUnavailable
+from pointsman.core.provider import Provider
+from pointsman.core.route import Route
+from pointsman.core.sandbox_token import SandboxToken
+from pointsman.core.secret import Secret
+from pointsman.store.credentials import CredentialCipher, WrongKey
+from pointsman.store.problems import FAILURES, problem_of
+from pointsman.store.tables import accounts, generation, provider_credentials, providers, routes, sandbox_tokens
+
+_route_columns = (
+    routes.c.account,
+    routes.c.name,
+    routes.c.provider_name,
+    routes.c.model,
+    routes.c.timeout_seconds,
+    routes.c.version,
+    routes.c.kind,
+)
+_token_columns = (
+    sandbox_tokens.c.account,
+    sandbox_tokens.c.name,
+    sandbox_tokens.c.digest,
+    sandbox_tokens.c.route,
+    sandbox_tokens.c.created_at,
+    sandbox_tokens.c.expires_at,
+    sandbox_tokens.c.revoked_at,
+)
+CURRENT_GENERATION = select(generation.c.value)
+
+
+class SqlReader:
+    """The Reader of `interface`. One task at a time may use it."""
+
+    def __init__(self, connection: AsyncConnection, cipher: CredentialCipher) -> None:
+        self._connection = connection
+        self._cipher = cipher
+
+    async def _execute(self, statement: Executable) -> CursorResult[*tuple[Any, ...]]:
+        try:
+            return await self._connection.execute(statement)
+        except FAILURES as error:
+            problem = problem_of(error)
+        raise problem
+
+    async def generation(self) -> int:
+        return int((await self._execute(CURRENT_GENERATION)).scalar_one())
+
+    async def provider(self, account: str, name: str) -> Provider | None:
+        found = await self._providers((providers.c.account == account) & (providers.c.name == name), 1, 0)
+        return found[0] if found else None
+
+    async def providers(self, account: str, limit: int, offset: int) -> Sequence[Provider]:
+        return await self._providers(providers.c.account == account, limit, offset)
+
+    async def _providers(self, condition: ColumnElement[bool], limit: int, offset: int) -> Sequence[Provider]:
+        page = select(providers).where(condition).order_by(providers.c.name).limit(limit).offset(offset)
+        rows = (await self._execute(page)).all()
+        if not rows:
+            return []
+        ids = page.with_only_columns(providers.c.id).subquery()
+        values = (
+            select(provider_credentials)
+            .join(ids, ids.c.id == provider_credentials.c.provider_id)
+            .order_by(provider_credentials.c.provider_id, provider_credentials.c.position)
+        )
+        by_provider: dict[str, list[Row[Any]]] = defaultdict(list)
+        for value in (await self._execute(values)).all():
+            by_provider[value.provider_id].append(value)
+        return [self._provider(row, by_provider[row.id]) for row in rows]
+
+    def _provider(self, row: Row[Any], values: Sequence[Row[Any]]) -> Provider:
+        return Provider(
+            id=row.id,
+            account=row.account,
+            name=row.name,
+            type=row.type,
+            credentials=self._decrypted(row, values),
+            config=msgspec.json.decode(row.config, type=dict[str, str]),
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+        )
+
+    def _decrypted(self, row: Row[Any], values: Sequence[Row[Any]]) -> Mapping[str, Secret]:
+        credentials = {}
+        for value in values:
+            try:
+                credentials[value.key] = self._cipher.decrypt(value.value, row.account, row.id, value.key)
+            except WrongKey:
+                _raise_altered(row.name, value.key)
+        return credentials
+
+    async def count_providers(self, account: str) -> int:
+        statement = select(func.count()).select_from(providers).where(providers.c.account == account)
+        return int((await self._execute(statement)).scalar_one())
+
+    async def route(self, account: str, name: str) -> Route | None:
+        found = await self._routes((routes.c.account == account) & (routes.c.name == name))
+        return found[0] if found else None
+
+    async def routes(self, account: str) -> Sequence[Route]:
+        return await self._routes(routes.c.account == account)
+
+    async def routes_to(self, account: str, provider_name: str) -> Sequence[Route]:
+        return await self._routes((routes.c.account == account) & (routes.c.provider_name == provider_name))
+
+    async def _routes(self, condition: ColumnElement[bool]) -> Sequence[Route]:
+        statement = select(*_route_columns).where(condition).order_by(routes.c.name)
+        return [Route(*row) for row in (await self._execute(statement)).all()]
+
+    async def sandbox_token(self, account: str, name: str) -> SandboxToken | None:
+        mine = (sandbox_tokens.c.account == account) & (sandbox_tokens.c.name == name)
+        return _first(await self._tokens(select(*_token_columns).where(mine)))
+
+    async def sandbox_tokens(self, account: str) -> Sequence[SandboxToken]:
+        mine = select(*_token_columns).where(sandbox_tokens.c.account == account)
+        return await self._tokens(mine.order_by(sandbox_tokens.c.name))
+
+    async def sandbox_token_by_digest(self, digest: bytes) -> SandboxToken | None:
+        return _first(await self._tokens(select(*_token_columns).where(sandbox_tokens.c.digest == digest)))
+
+    async def _tokens(self, statement: Select[Any]) -> Sequence[SandboxToken]:
+        return [SandboxToken(*row) for row in (await self._execute(statement)).all()]
+
+    async def account(self, name: str) -> Account | None:
+        row = (await self._execute(select(accounts).where(accounts.c.name == name))).first()
+        return None if row is None else Account(row.name, row.created_at)
+
+    async def accounts(self) -> Sequence[Account]:
+        rows = (await self._execute(select(accounts).order_by(accounts.c.name))).all()
+        return [Account(row.name, row.created_at) for row in rows]
+
+
+def _first(tokens: Sequence[SandboxToken]) -> SandboxToken | None:
+    return tokens[0] if tokens else None
+
+
+def _raise_altered(provider: str, key: str) -> NoReturn:
+    raise StoreUnavailable(
+        f"the stored credential {key} of provider {provider} was altered and cannot be decrypted; "
+        "restore the database from a backup, or delete the provider and create it again"
+    )

@@ -1,0 +1,236 @@
+"""The store: opening a database with its key, views and transactions on it. What they can do: reading, writing."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+
+from sqlalchemy import URL, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from pointsman.core.control_errors import StoreUnavailable
+from pointsman.store.credentials import CredentialCipher, WrongKey
+from pointsman.store.engines import postgresql_engine, reading, sqlite_engine, writing
+from pointsman.store.generation import KnownGeneration
+from pointsman.store.key_file import load_key_file, make_key_file
+from pointsman.store.migrations import REVISIONS
+from pointsman.store.problems import FAILURES, HELD, StoreRefused, problem_of
+from pointsman.store.reading import SqlReader
+from pointsman.store.schema import revision_of, upgrade
+from pointsman.store.settings import StoreSettings, read_url
+from pointsman.store.sqlite_file import prepare_file
+from pointsman.store.tables import key_check
+from pointsman.store.writing import SqlWriter
+
+
+class SqlStore:
+    """The Store of `interface`, for one event loop. Made by `open_store`."""
+
+    def __init__(
+        self, engine: AsyncEngine, cipher: CredentialCipher, settings: StoreSettings, clock: Callable[[], float]
+    ) -> None:
+        self.kind: str = engine.dialect.name
+        self._engine = engine
+        self._reading = reading(engine)
+        self._writing = writing(engine)
+        self._cipher = cipher
+        self._busy_seconds = settings.busy_seconds
+        self._clock = clock
+        self._generation = KnownGeneration(self._read_generation, settings.freshness_seconds, clock)
+        # Waiting here costs no connection, and is fair; waiting in SQLite is neither.
+        self._turn = asyncio.Lock()
+
+    async def generation(self) -> int:
+        return await self._generation.get()
+
+    async def _read_generation(self) -> int:
+        async with self.read() as reader:
+            return await reader.generation()
+
+    def derive(self, purpose: bytes) -> bytes:
+        """32 secret bytes for one purpose, the same for every process with this key file."""
+        return self._cipher.derive(purpose)
+
+    def read(self) -> "_View":
+        """A view of now."""
+        return _View(self._reading, self._cipher)
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[SqlWriter]:
+        """A transaction: committed at the end, undone when the block raises.
+
+        Waits for writers of this process and then for others, `busy_seconds` each. When the connection is lost in the
+        very moment of the commit, the error says that the change may have been made.
+        """
+        await self._take_turn()
+        try:
+            async with _Transaction(self._writing, self._cipher) as transaction:
+                yield transaction.writer
+                began = self._clock()
+                try:
+                    await transaction.commit()
+                except BaseException:
+                    self._generation.forget()
+                    raise
+                self._generation.committed(transaction.writer.own_generation, began)
+        finally:
+            self._turn.release()
+
+    async def _take_turn(self) -> None:
+        try:
+            async with asyncio.timeout(self._busy_seconds):
+                await self._turn.acquire()
+                return
+        except TimeoutError:
+            pass
+        raise StoreUnavailable(HELD)
+
+    async def close(self) -> None:
+        """Let the database go."""
+        await self._generation.close()
+        await self._engine.dispose()
+
+
+class _View:
+    def __init__(self, engine: AsyncEngine, cipher: CredentialCipher) -> None:
+        self._connection = engine.connect()
+        self._cipher = cipher
+
+    async def __aenter__(self) -> SqlReader:
+        await _start(self._connection)
+        return SqlReader(self._connection, self._cipher)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await _release(self._connection)
+
+
+class _Transaction:
+    def __init__(self, engine: AsyncEngine, cipher: CredentialCipher) -> None:
+        self._connection = engine.connect()
+        self.writer = SqlWriter(self._connection, cipher)
+
+    async def __aenter__(self) -> "_Transaction":
+        await _start(self._connection)
+        try:
+            await self.writer.take_turn()
+        except BaseException:
+            await _release(self._connection)
+            raise
+        return self
+
+    async def commit(self) -> None:
+        try:
+            return await self._connection.commit()
+        except FAILURES as error:
+            problem = problem_of(error)
+        raise problem
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await _release(self._connection)
+
+
+async def _start(connection: AsyncConnection) -> None:
+    try:
+        await connection.start()
+        try:
+            await connection.begin()
+            return
+        except BaseException:
+            await _release(connection)
+            raise
+    except FAILURES as error:
+        problem = problem_of(error)
+    raise problem
+
+
+async def _release(connection: AsyncConnection) -> None:
+    """Undo what was not committed and give the connection back. What fails here has told its failure already."""
+    try:
+        await connection.close()
+    except FAILURES:
+        await connection.invalidate()
+
+
+async def open_store(settings: StoreSettings, clock: Callable[[], float] = time.monotonic) -> SqlStore:
+    """A database that is ready: made or brought up to date when need be, its key checked.
+
+    Raises StoreRefused when somebody must do something first, StoreUnavailable or StoreFull when trying again may help.
+    Then nothing was changed, except that a new database may have been made.
+    """
+    url = read_url(settings.database_url)
+    engine = await _engine(url, settings)
+    try:
+        cipher = await _prepared(engine, settings.key_file)
+        return SqlStore(engine, cipher, settings, clock)
+    except BaseException:
+        await engine.dispose()
+        raise
+
+
+async def _engine(url: URL, settings: StoreSettings) -> AsyncEngine:
+    if url.get_backend_name() == "sqlite":
+        assert url.database is not None
+        await asyncio.to_thread(prepare_file, Path(url.database), settings.busy_seconds)
+        return sqlite_engine(url, settings.busy_seconds)
+    return postgresql_engine(url, settings.busy_seconds)
+
+
+async def _prepared(engine: AsyncEngine, key_file: Path) -> CredentialCipher:
+    try:
+        async with reading(engine).connect() as connection:
+            await connection.begin()
+            revision = await connection.run_sync(revision_of)
+            check = None if revision is None else (await connection.execute(select(key_check.c.value))).scalar()
+        # Before anything is changed: with the wrong key nothing may be.
+        cipher = CredentialCipher(await asyncio.to_thread(_key, key_file, check is None))
+        if check is not None:
+            _check_key(cipher, check, key_file)
+        if check is None or revision != REVISIONS[-1]:
+            async with writing(engine).connect() as connection:
+                await connection.begin()
+                await connection.run_sync(upgrade)
+                check = await _settle_key(connection, cipher)
+                _check_key(cipher, check, key_file)
+                await connection.commit()
+        return cipher
+    except FAILURES as error:
+        problem = problem_of(error)
+    raise problem
+
+
+async def _settle_key(connection: AsyncConnection, cipher: CredentialCipher) -> bytes:
+    """The database's key check; this key's, when it has none."""
+    check = (await connection.execute(select(key_check.c.value))).scalar()
+    if check is None:
+        check = cipher.check_value()
+        await connection.execute(insert(key_check).values(id=1, value=check))
+    return bytes(check)
+
+
+def _key(path: Path, may_make: bool) -> bytes:
+    try:
+        return load_key_file(path)
+    except FileNotFoundError:
+        if may_make:
+            return make_key_file(path)
+    raise StoreRefused(
+        f"the key file {path} is missing, and the database holds credentials that only it can decrypt; "
+        "restore it from a backup, or set key_file to where it is now. No new key was made"
+    )
+
+
+def _check_key(cipher: CredentialCipher, check: bytes, path: Path) -> None:
+    try:
+        return cipher.check(check)
+    except WrongKey:
+        pass
+    raise StoreRefused(
+        f"the key file {path} is not the one that this database was encrypted with; "
+        "restore the right one, or set key_file to where it is. Nothing was changed"
+    )

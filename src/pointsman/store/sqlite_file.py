@@ -1,0 +1,101 @@
+"""An SQLite database as a file: making one, and refusing what is damaged or another program's. It reads no records."""
+
+import contextlib
+import os
+import secrets
+import sqlite3
+import stat
+from pathlib import Path
+
+from pointsman.core.control_errors import ControlError, StoreUnavailable
+from pointsman.store.key_file import sync_directory
+from pointsman.store.problems import StoreRefused, problem_of
+
+APPLICATION_ID = 0x506F696E
+"""`Poin`, in the file's header: tells our databases from others."""
+LARGEST_CHECKED_BYTES = 256 << 20
+"""A larger file is not read through at the start; 256 MiB take about a second."""
+_HEADER = b"SQLite format 3\x00"
+
+
+def prepare_file(path: Path, busy_seconds: float) -> None:
+    """See to a database that can be used, by its owner only. Blocks.
+
+    A file that exists is never replaced, whatever it holds. Raises StoreRefused, StoreUnavailable, StoreFull.
+    """
+    try:
+        if not path.exists():
+            _make(path)
+        _check_header(path)
+        _tighten(path)
+    except sqlite3.Error as error:
+        problem: ControlError = problem_of(error)
+    except OSError as error:
+        problem = StoreUnavailable(
+            f"the database file {path} cannot be used: {error.strerror}; check that the gateway's user owns it"
+        )
+    else:
+        return _check(path, busy_seconds)
+    raise problem
+
+
+def _make(path: Path) -> None:
+    """An empty database, whole or not at all; so a file without a byte is a damaged one."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    try:
+        with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            # Stays in the file. Changed later, it would have to wait for every other connection.
+            connection.execute("PRAGMA journal_mode = WAL")
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        for name in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
+            name.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def _check_header(path: Path) -> None:
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreRefused(f"{path} is not a file; set database_url to one")
+        header = file.read(100)
+    if header[: len(_HEADER)] != _HEADER or len(header) < 100:
+        raise StoreRefused(
+            f"{path} is damaged or no database; restore it from a backup, or set database_url to another file"
+        )
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise StoreRefused(f"{path} is another program's database; set database_url to another file")
+
+
+def _tighten(path: Path) -> None:
+    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_IMODE(name.stat().st_mode) & 0o077:
+                name.chmod(0o600)
+
+
+def _check(path: Path, busy_seconds: float) -> None:
+    problem: ControlError | None = None
+    complaint = ""
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=busy_seconds, isolation_level=None)) as connection:
+            if path.stat().st_size <= LARGEST_CHECKED_BYTES:
+                complaint = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if not complaint or complaint == "ok":
+                mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+                if mode != "wal":
+                    connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            complaint = "damaged"
+        else:
+            problem = problem_of(error)
+    if problem is not None:
+        raise problem
+    if complaint not in ("", "ok"):
+        raise StoreRefused(f"the database file {path} is damaged; nothing was changed: restore it from a backup")

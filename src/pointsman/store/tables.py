@@ -1,0 +1,114 @@
+"""The tables as the code uses them now. How a database comes to have them: `migrations`."""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+# Sorted by code point on both, wherever the server was set up.
+NAME = Text().with_variant(String(collation="C"), "postgresql")
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+generation = Table(
+    "generation",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("value", BigInteger, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)
+"""One row. Every writer changes it first, and so waits for the one before."""
+
+key_check = Table(
+    "key_check",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("value", LargeBinary, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)
+"""At most one row: tells the key file that belongs to this database from another one."""
+
+accounts = Table(
+    "accounts",
+    metadata,
+    Column("name", NAME, primary_key=True),
+    Column("created_at", Double, nullable=False),
+)
+
+providers = Table(
+    "providers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("account", NAME, ForeignKey("accounts.name"), nullable=False),
+    Column("name", NAME, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("config", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+    UniqueConstraint("account", "name"),
+)
+"""`config` is a JSON object of strings."""
+
+provider_credentials = Table(
+    "provider_credentials",
+    metadata,
+    Column("provider_id", Text, ForeignKey("providers.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("position", Integer, nullable=False),
+    Column("value", LargeBinary, nullable=False),
+)
+"""`value` is encrypted; `position` is the order in which they were given."""
+
+routes = Table(
+    "routes",
+    metadata,
+    Column("account", NAME, ForeignKey("accounts.name"), primary_key=True),
+    Column("name", NAME, primary_key=True),
+    Column("provider_name", NAME, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("timeout_seconds", Integer, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Index(None, "account", "provider_name"),
+)
+
+route_versions = Table(
+    "route_versions",
+    metadata,
+    Column("account", NAME, ForeignKey("accounts.name"), primary_key=True),
+    Column("name", NAME, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+)
+"""The last version of every name that ever was, so that none is used twice."""
+
+sandbox_tokens = Table(
+    "sandbox_tokens",
+    metadata,
+    Column("account", NAME, ForeignKey("accounts.name"), primary_key=True),
+    Column("name", NAME, primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("route", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),
+    UniqueConstraint("digest"),
+)

@@ -1,0 +1,148 @@
+"""Rows out of records, within one transaction. Writers take turns, so what one has looked up stays true."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Table, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from pointsman.core.account import Account
+from pointsman.core.control_errors import AlreadyExists, NotFound
+from pointsman.core.provider import Provider
+from pointsman.core.route import Route
+from pointsman.core.sandbox_token import SandboxToken
+from pointsman.store.credentials import CredentialCipher
+from pointsman.store.reading import SqlReader
+from pointsman.store.tables import (
+    accounts,
+    generation,
+    provider_credentials,
+    providers,
+    route_versions,
+    routes,
+    sandbox_tokens,
+)
+
+
+class SqlWriter(SqlReader):
+    """The Writer of `interface`. After AlreadyExists and NotFound it can go on; after other errors it cannot."""
+
+    def __init__(self, connection: AsyncConnection, cipher: CredentialCipher) -> None:
+        super().__init__(connection, cipher)
+        self.own_generation = 0
+        """What the generation is once this is committed."""
+
+    async def take_turn(self) -> None:
+        """First in every transaction: waits for the writer before."""
+        bumped = update(generation).values(value=generation.c.value + 1).returning(generation.c.value)
+        self.own_generation = int((await self._execute(bumped)).scalar_one())
+
+    async def insert_provider(self, provider: Provider) -> None:
+        await self._check_account(provider.account)
+        if await self._exists(providers, _named(providers, provider.account, provider.name)):
+            raise AlreadyExists(f"provider {provider.name} exists; choose another name, or update it")
+        if await self._exists(providers, providers.c.id == provider.id):
+            raise AlreadyExists("a provider with this id exists; try again")
+        await self._execute(insert(providers).values(id=provider.id, **_columns(provider)))
+        await self._insert_credentials(provider)
+
+    async def replace_provider(self, provider: Provider) -> None:
+        mine = _named(providers, provider.account, provider.name) & (providers.c.id == provider.id)
+        if not (await self._execute(update(providers).where(mine).values(**_columns(provider)))).rowcount:
+            raise NotFound(f"provider {provider.name} does not exist; list what does: pointsman provider list")
+        await self._execute(delete(provider_credentials).where(provider_credentials.c.provider_id == provider.id))
+        await self._insert_credentials(provider)
+
+    async def _insert_credentials(self, provider: Provider) -> None:
+        rows = [
+            {
+                "provider_id": provider.id,
+                "key": key,
+                "position": position,
+                "value": self._cipher.encrypt(value, provider.account, provider.id, key),
+            }
+            for position, (key, value) in enumerate(provider.credentials.items())
+        ]
+        if rows:
+            await self._execute(insert(provider_credentials).values(rows))
+
+    async def delete_provider(self, account: str, name: str) -> bool:
+        return await self._changes(delete(providers).where(_named(providers, account, name)))
+
+    async def put_route(self, route: Route) -> Route:
+        await self._check_account(route.account)
+        last = _named(route_versions, route.account, route.name)
+        version = (await self._execute(select(route_versions.c.version).where(last))).scalar()
+        key = {"account": route.account, "name": route.name}
+        if version is None:
+            version = 0
+            await self._execute(insert(route_versions).values(version=1, **key))
+        else:
+            await self._execute(update(route_versions).where(last).values(version=version + 1))
+        put = replace(route, version=version + 1)
+        values = {
+            "provider_name": put.provider_name,
+            "model": put.model,
+            "timeout_seconds": put.timeout_seconds,
+            "version": put.version,
+            "kind": put.kind,
+        }
+        if not await self._changes(update(routes).where(_named(routes, put.account, put.name)).values(**values)):
+            await self._execute(insert(routes).values(**key, **values))
+        return put
+
+    async def delete_route(self, account: str, name: str) -> bool:
+        return await self._changes(delete(routes).where(_named(routes, account, name)))
+
+    async def insert_sandbox_token(self, token: SandboxToken) -> None:
+        await self._check_account(token.account)
+        if await self._exists(sandbox_tokens, _named(sandbox_tokens, token.account, token.name)):
+            raise AlreadyExists(f"sandbox token {token.name} exists; choose another name")
+        if await self._exists(sandbox_tokens, sandbox_tokens.c.digest == token.digest):
+            raise AlreadyExists("this sandbox token exists under another name; make a new one")
+        await self._execute(
+            insert(sandbox_tokens).values(
+                account=token.account,
+                name=token.name,
+                digest=token.digest,
+                route=token.route,
+                created_at=token.created_at,
+                expires_at=token.expires_at,
+                revoked_at=token.revoked_at,
+            )
+        )
+
+    async def revoke_sandbox_token(self, account: str, name: str, now: float) -> bool:
+        valid = _named(sandbox_tokens, account, name) & sandbox_tokens.c.revoked_at.is_(None)
+        return await self._changes(update(sandbox_tokens).where(valid).values(revoked_at=now))
+
+    async def insert_account(self, account: Account) -> None:
+        if await self._exists(accounts, accounts.c.name == account.name):
+            raise AlreadyExists(f"account {account.name} exists; choose another name")
+        await self._execute(insert(accounts).values(name=account.name, created_at=account.created_at))
+
+    async def _check_account(self, name: str) -> None:
+        if not await self._exists(accounts, accounts.c.name == name):
+            raise NotFound(f"account {name} does not exist; create it: pointsman account create {name}")
+
+    async def _exists(self, table: Table, condition: ColumnElement[bool]) -> bool:
+        return (await self._execute(select(1).select_from(table).where(condition))).first() is not None
+
+    async def _changes(self, statement: Any) -> bool:
+        return (await self._execute(statement)).rowcount > 0
+
+
+def _named(table: Table, account: str, name: str) -> ColumnElement[bool]:
+    return (table.c.account == account) & (table.c.name == name)
+
+
+def _columns(provider: Provider) -> dict[str, Any]:
+    return {
+        "account": provider.account,
+        "name": provider.name,
+        "type": provider.type,
+        "config": msgspec.json.encode(dict(provider.config)).decode(),
+        "created_at": provider.created_at,
+        "updated_at": provider.updated_at,
+    }
