@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pointsman.config.problems import RouteFileError
 from pointsman.config.routes_file import load_route_file
-from pointsman.sandbox.app import ProxyOptions, run, run_proxy
+from pointsman.proxy.process import run
+from pointsman.sandbox.app import ProxyOptions, run_proxy
 
 
 def main(arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.events.printable import printable
-from pointsman.sandbox import memory
+from pointsman.proxy import memory
 from tests.support.canary import KEY
 from tests.support.door import Door, candidate
 from tests.support.processes import POINTSMAN, ProxyProcess, proxy_process

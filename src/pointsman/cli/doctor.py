@@ -9,7 +9,7 @@ import click
 
 from pointsman.cli.doctor_report import as_json, as_text
 from pointsman.config.routes_file import RouteFileCheck, check_route_file
-from pointsman.sandbox.memory import keep_memory_private
+from pointsman.proxy.memory import keep_memory_private
 
 _NEEDS_MENDING = 1
 _QUIET_SECONDS = 2.0
@@ -42,7 +42,7 @@ def doctor(routes: str | None, inside: bool | None, timeout: float, output: str,
     Outside a sandbox the requests go to a throwaway door on loopback and to nothing else. Exits with 1 when
     something needs mending.
     """
-    from pointsman.sandbox.app import run
+    from pointsman.proxy.process import run
     from pointsman.sandbox.doctor.diagnose import Task, diagnose
 
     if routes and inside:

@@ -12,7 +12,7 @@ from pointsman.cli.event_log import event_log_options
 from pointsman.cli.routes import route_files
 from pointsman.config.problems import RouteFileError
 from pointsman.config.routes_file import LoadedRoutes, load_route_file
-from pointsman.sandbox.memory import keep_memory_private
+from pointsman.proxy.memory import keep_memory_private
 
 if TYPE_CHECKING:
     from pointsman.events.log_files import EventLog
@@ -45,7 +45,8 @@ def proxy(routes: str, listen: str, ca_dir: Path, event_log: "EventLog") -> None
       HTTPS_PROXY=http://HOST:PORT  SSL_CERT_FILE=<ca-dir>/ca-bundle.pem
     and call https://inference.local. It says 'pointsman: ready proxy=HOST:PORT' on standard error when it listens.
     """
-    from pointsman.sandbox.app import ProxyOptions, run, run_proxy
+    from pointsman.proxy.process import run
+    from pointsman.sandbox.app import ProxyOptions, run_proxy
 
     bundle = _load(routes).bundle
     address = _address(listen)
@@ -120,7 +121,8 @@ def run_command(routes: str, isolation: str, command: tuple[str, ...], **others:
     /run are other ones inside. Proxy, certificates, base URLs and placeholder keys are in its environment; your own
     keys are not. Exits with COMMAND's status, or 125 when it could not be started.
     """
-    from pointsman.sandbox.app import RunOptions, run, run_sandboxed
+    from pointsman.proxy.process import run
+    from pointsman.sandbox.app import RunOptions, run_sandboxed
     from pointsman.sandbox.child import CannotStart
     from pointsman.sandbox.choice import Isolation
     from pointsman.sandbox.resources import Resources

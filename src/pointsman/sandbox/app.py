@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import ctypes
-import gc
 import os
 import shutil
 import signal
@@ -12,12 +10,9 @@ import ssl
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import uvloop
 
 from pointsman.config.routes_file import LoadedRoutes
 from pointsman.core.candidate import Bundle, Candidate, keys_of
@@ -29,6 +24,8 @@ from pointsman.events.log_files import NO_EVENT_LOG, EventLog, operation_log
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.record import routes_states
 from pointsman.proxy.backends.http import EngineLine
+from pointsman.proxy.memory import freeze_garbage
+from pointsman.proxy.process import bind, bound_address, ready_text, until_signalled
 from pointsman.proxy.router import Router
 from pointsman.sandbox.authority import CaFiles, CertificateAuthority
 from pointsman.sandbox.child import User, calling_user, sandbox_user
@@ -43,10 +40,6 @@ DEFAULT_PORT = 3128
 """Of the proxy inside a sandbox."""
 
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-_LARGE_BLOCK = 512 * 1024
-
-
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
     """What `sandbox proxy` was asked for."""
@@ -58,13 +51,6 @@ class ProxyOptions:
     plain: bool = False
     """Serve HTTP without CONNECT and TLS; for benchmarks only."""
     limits: Limits = DEFAULT_LIMITS
-
-
-def run(main: Coroutine[Any, Any, int]) -> int:
-    """Run a program's main coroutine on the event loop of the data plane."""
-    give_back_memory()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
 
 
 @contextlib.asynccontextmanager
@@ -92,50 +78,6 @@ async def open_router(
         await fleet.close()
 
 
-def freeze_garbage() -> None:
-    """Take what start-up made out of the collector's sight: a full collection then costs 0.01 ms, not 30."""
-    gc.collect()
-    gc.freeze()
-
-
-def give_back_memory() -> None:
-    """Keep what large bodies took from staying with the process when they have gone.
-
-    glibc raises its threshold with the first large block that is freed; the following ones then lie on the heap
-    between small ones and pin it, 60 MiB after eight bodies of 10 MiB. Setting it, to any value, keeps it.
-    """
-    with contextlib.suppress(AttributeError, OSError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
-        mallopt(_M_TRIM_THRESHOLD, _LARGE_BLOCK)
-
-
-def until_signalled(*numbers: signal.Signals) -> tuple[asyncio.Event, Callable[[], None]]:
-    """An event that a signal sets, and what restores the handlers."""
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in numbers:
-        loop.add_signal_handler(number, stop.set)
-
-    def restore() -> None:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-
-    return stop, restore
-
-
-def bind(address: tuple[str, int]) -> socket.socket:
-    """A listening socket. Raises OSError."""
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    return socket.create_server(address, family=family, backlog=1024)
-
-
-def say_ready(log: OperationLog, name: str, listener: socket.socket) -> None:
-    """The one line that tells that a server listens; behind what was told before."""
-    host, port = listener.getsockname()[:2]
-    log.say(f"ready {name}={f'[{host}]' if ':' in host else host}:{port}")
-
-
 async def run_proxy(options: ProxyOptions) -> int:
     """The proxy alone, until SIGINT or SIGTERM. Returns the exit status."""
     stop, restore = until_signalled(signal.SIGINT, signal.SIGTERM)
@@ -151,7 +93,7 @@ async def run_proxy(options: ProxyOptions) -> int:
             else:
                 await router.serve_tunnel(listener, authority.tls_context)
             freeze_garbage()
-            say_ready(log, "proxy", listener)
+            log.say(ready_text(proxy=bound_address(listener)))  # behind what was told before
             await stop.wait()
             restore()
     return 0

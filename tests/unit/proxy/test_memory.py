@@ -8,7 +8,7 @@ import pytest
 SCRIPT = """
 import sys
 from pathlib import Path
-from pointsman.sandbox.app import give_back_memory
+from pointsman.proxy.memory import give_back_memory
 
 def resident_mib():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 // 2**20

@@ -1,0 +1,50 @@
+"""A server as a process: its event loop, what ends it, its listening sockets and the line that names them."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from pointsman.proxy.memory import give_back_memory
+
+
+def run(main: Coroutine[Any, Any, int]) -> int:
+    """Run a program's main coroutine on the event loop of the data plane."""
+    give_back_memory()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+def until_signalled(*numbers: signal.Signals) -> tuple[asyncio.Event, Callable[[], None]]:
+    """An event that a signal sets, and what restores the handlers."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in numbers:
+        loop.add_signal_handler(number, stop.set)
+
+    def restore() -> None:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+    return stop, restore
+
+
+def bind(address: tuple[str, int]) -> socket.socket:
+    """A listening socket. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    return socket.create_server(address, family=family, backlog=1024)
+
+
+def ready_text(**listeners: tuple[str, int]) -> str:
+    """What the one line says that tells that a server listens: `ready NAME=HOST:PORT …`."""
+    places = (f"{name}={f'[{host}]' if ':' in host else host}:{port}" for name, (host, port) in listeners.items())
+    return " ".join(("ready", *places))
+
+
+def bound_address(listener: socket.socket) -> tuple[str, int]:
+    """Where a socket listens, with the port that it really got."""
+    host, port = listener.getsockname()[:2]
+    return host, port
