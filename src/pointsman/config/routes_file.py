@@ -6,15 +6,15 @@ Owns reading the file, its top level, and what needs a look at other files; `rou
 
 import os
 import ssl
-import stat
 from collections.abc import Mapping as Environment
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from pointsman.config.problems import Problem, RouteFileError
 from pointsman.config.route_entry import Findings, RouteEntry, read_entry
+from pointsman.config.text_file import Unreadable, decode, open_regular, read_bytes
 from pointsman.config.wording import nearest, shown
-from pointsman.config.yaml_positions import LARGEST_TEXT, NOTHING, Mapping, Sequence, read_document, too_large
+from pointsman.config.yaml_positions import NOTHING, Mapping, Sequence, read_document
 from pointsman.core.candidate import SANDBOX_SYSTEM, Bundle, Candidate, make_bundle
 from pointsman.core.secret import Secret
 
@@ -82,8 +82,8 @@ def check_route_file(path: str | os.PathLike[str], environ: Environment[str, str
     """Read a route file and the files it names, and tell all that is wrong with them. Raises nothing for any file."""
     name = os.fspath(path)
     try:
-        data, public = _read(name)
-    except _Unreadable as error:
+        data, public = read_bytes(name)
+    except Unreadable as error:
         return RouteFileCheck(name, (error.problem,), (), (), ())
     return check_route_data(name, data, environ, Path(os.path.abspath(name)).parent, public=public)
 
@@ -95,8 +95,8 @@ def check_route_data(
     findings = Findings()
     entries: list[RouteEntry] = []
     try:
-        text = _decode(data)
-    except _Unreadable as error:
+        text = decode(data)
+    except Unreadable as error:
         findings.problems.append(error.problem)
     else:
         entries = _entries(text, environ, directory, findings)
@@ -181,57 +181,6 @@ def _warn_of_shadows(entries: list[RouteEntry], findings: Findings) -> None:
             first.setdefault(protocol, entry.line)
 
 
-class _Unreadable(Exception):
-    def __init__(self, reason: str, next_step: str, line: int = 0) -> None:
-        super().__init__(reason)
-        self.problem = Problem(line, reason, next_step)
-
-
-def _open(name: str) -> tuple[int, os.stat_result]:
-    """A descriptor of a regular file. Raises _Unreadable. Never waits, as opening a pipe would."""
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise _Unreadable("no such file", "check the path") from None
-    except OSError as error:
-        raise _Unreadable(
-            f"cannot be read ({(error.strerror or 'error').lower()})", "check the path and its rights"
-        ) from None
-    except ValueError:  # a NUL in the path
-        raise _Unreadable("is not a path", "check the path") from None
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode):
-        return descriptor, status
-    os.close(descriptor)
-    what = "is a directory" if stat.S_ISDIR(status.st_mode) else "is not a regular file"
-    raise _Unreadable(what, "name a file")
-
-
-def _read(name: str) -> tuple[bytes, bool]:
-    """What the file holds, and whether every user may read it. Raises _Unreadable."""
-    descriptor, status = _open(name)
-    with os.fdopen(descriptor, "rb") as file:
-        try:
-            data = file.read(LARGEST_TEXT + 1)
-        except OSError as error:
-            raise _Unreadable(f"cannot be read ({(error.strerror or 'error').lower()})", "check the disk") from None
-    return data, bool(status.st_mode & stat.S_IROTH)
-
-
-def _decode(data: bytes) -> str:
-    """The text. Raises _Unreadable."""
-    if len(data) > LARGEST_TEXT:
-        problem = too_large()
-        raise _Unreadable(problem.reason, problem.next_step)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise _Unreadable("is UTF-16 text", "save it as UTF-8") from None
-        line = data.count(b"\n", 0, error.start) + 1
-        raise _Unreadable("is not UTF-8 text", "save it as UTF-8", line) from None
-
-
 def _check_files(entry: RouteEntry, findings: Findings) -> None:
     candidate = entry.candidate
     if candidate.endpoint.scheme == "gguf":
@@ -248,8 +197,8 @@ def _check_files(entry: RouteEntry, findings: Findings) -> None:
 
 def _check_file(key: str, entry: RouteEntry, path: str, findings: Findings) -> bool:
     try:
-        descriptor, _ = _open(path)
-    except _Unreadable as error:
+        descriptor, _ = open_regular(path)
+    except Unreadable as error:
         reason = f"{key} {path}: {error.problem.reason}"
         next_step = "check it; relative paths start at the route file's directory"
         findings.problems.append(Problem(entry.line_of(key), reason, next_step, key))

@@ -102,7 +102,7 @@ def read_document(text: str) -> Document:
 
 def too_large() -> Problem:
     """What is said of a file beyond `LARGEST_TEXT`."""
-    return Problem(0, f"is larger than {LARGEST_TEXT // 1024} KiB", "a route file is small; check the path")
+    return Problem(0, f"is larger than {LARGEST_TEXT // 1024} KiB", "a file for people is small; check the path")
 
 
 def _line_of(text: str, position: int) -> int:
@@ -193,7 +193,7 @@ class _Builder:
 
     def _begin(self, event: yaml.CollectionStartEvent) -> None:
         if len(self._open) == DEEPEST:
-            self._refuse(f"nests deeper than {DEEPEST} levels", "a route file needs 4")
+            self._refuse(f"nests deeper than {DEEPEST} levels", "4 are enough")
         if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
             self._note(self.line, "carries a YAML tag that is not accepted", "remove the word that begins with !")
         if event.anchor is not None:
@@ -213,7 +213,7 @@ class _Builder:
         self._nodes += node.size
         if self._nodes > MOST_NODES:
             self._refuse(
-                f"holds more than {MOST_NODES} values once its aliases are expanded", "write fewer or smaller routes"
+                f"holds more than {MOST_NODES} values once its aliases are expanded", "write fewer or smaller entries"
             )
         if anchor is not None:
             self._anchors[anchor] = node
