@@ -27,3 +27,14 @@ class RouteFileError(Exception):
         self.path = path
         self.problems = problems
         super().__init__("\n".join(problem.describe(path) for problem in problems))
+
+
+class SettingsError(Exception):
+    """The gateway's settings cannot be used. Its text holds a line per problem: `PLACE: reason; next step`.
+
+    A place is `FILE:LINE`, an environment variable or an option.
+    """
+
+    def __init__(self, problems: tuple[tuple[str, Problem], ...]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problem.describe(place) for place, problem in problems))

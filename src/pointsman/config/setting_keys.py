@@ -1,0 +1,123 @@
+"""The keys of the gateway's settings: their names everywhere, and what is said of them. Pure."""
+
+import re
+from dataclasses import dataclass
+
+PREFIX = "POINTSMAN_"
+"""Of the environment variables."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingKey:
+    """One setting."""
+
+    path: str
+    """Its place in the file, with dots: `listen.grpc`."""
+    default: str
+    """For people."""
+    meaning: str
+    example: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable: `POINTSMAN_LISTEN__GRPC`."""
+        return variable_of(self.path)
+
+    @property
+    def option(self) -> str:
+        """The option of `pointsman gateway`: `--listen-grpc`."""
+        return "--client-ca" if self.path == "tls.client_ca" else "--" + re.sub("[._]", "-", self.path)
+
+
+def variable_of(path: str) -> str:
+    """The environment variable of a key."""
+    return PREFIX + path.upper().replace(".", "__")
+
+
+KEYS = (
+    SettingKey(
+        "listen.data",
+        "127.0.0.1:8780",
+        "Listener for clients of models. This version serves `GET /health` there.",
+        "0.0.0.0:8780",
+    ),
+    SettingKey("listen.control", "127.0.0.1:8781", "Listener of the REST interface.", "127.0.0.1:0"),
+    SettingKey("listen.grpc", "127.0.0.1:8782", "Listener for sandboxes and the command line.", "'[::1]:8782'"),
+    SettingKey(
+        "data_dir",
+        "`$XDG_DATA_HOME/pointsman`, else `~/.local/share/pointsman`",
+        "Directory of what the gateway keeps. Made at first start, for its user alone.",
+        "/var/lib/pointsman",
+    ),
+    SettingKey(
+        "database_url",
+        "SQLite in `data_dir`",
+        "`sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/NAME`. Never shown again.",
+        "postgresql://pointsman:…@db.example/pointsman",
+    ),
+    SettingKey(
+        "key_file",
+        "`credentials.key` in `data_dir`",
+        "Key that provider credentials are encrypted with. Made at first start.",
+        "/etc/pointsman/credentials.key",
+    ),
+    SettingKey(
+        "auth.grpc",
+        "`token`",
+        "`token`: every call carries one. `none`: nobody is asked, for clients that cannot send one; on loopback only.",
+        "none",
+    ),
+    SettingKey(
+        "tls.cert",
+        "no TLS",
+        "PEM certificate with its chain. All three listeners then speak TLS.",
+        "/etc/pointsman/tls.crt",
+    ),
+    SettingKey("tls.key", "no TLS", "Its private key, PEM, without a passphrase.", "/etc/pointsman/tls.key"),
+    SettingKey(
+        "tls.client_ca",
+        "anyone may connect",
+        "PEM certificates. Whoever connects must show a certificate that one of them signed.",
+        "/etc/pointsman/clients.crt",
+    ),
+)
+
+BY_PATH = {key.path: key for key in KEYS}
+SECTIONS = tuple(dict.fromkeys(key.path.partition(".")[0] for key in KEYS if "." in key.path))
+"""Keys that hold keys."""
+
+LATER = (
+    "providers",
+    "routes",
+    "default_route",
+    "nats_url",
+    "secrets_dir",
+    "operation_log",
+    "public_data_url",
+    "auth.data",
+    "direct_allowed_cidrs",
+)
+"""What later versions know."""
+
+HABITS = {
+    "database": "database_url",
+    "db_url": "database_url",
+    "dsn": "database_url",
+    "datadir": "data_dir",
+    "data_directory": "data_dir",
+    "certificate": "tls.cert",
+    "ca": "tls.client_ca",
+    "http": "listen.control",
+    "rest": "listen.control",
+    "bind": "listen",
+    "listeners": "listen",
+    "ssl": "tls",
+}
+"""What other programs call our keys."""
+
+CLIENT_VARIABLES = frozenset(
+    {"POINTSMAN_GATEWAY", "POINTSMAN_TOKEN_FILE", "POINTSMAN_KEY", "POINTSMAN_ROUTE_REFRESH_INTERVAL_SECS"}
+)
+"""Variables of other commands, which may stand in the gateway's environment too."""
+CLIENT_PREFIX = "POINTSMAN_GATEWAY_"
+"""Of more of them."""
