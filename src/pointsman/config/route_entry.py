@@ -61,7 +61,7 @@ LONGEST_MODEL = 512  # characters; the longest published model names have about 
 LONGEST_KEY = 8192  # characters; the same source as the names
 
 _MOCK = "mock"
-_PROVIDER_TYPES = (*known_provider_types(), "openai_compatible", LOCAL_GGUF, _MOCK)
+_PROVIDER_TYPES = (*known_provider_types(), LOCAL_GGUF, _MOCK)
 _PLAIN_NUMBER = re.compile(r"(0|[1-9][0-9]{0,11})(\.[0-9]{1,9})?")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}?|\$\(.*\)|\{\{.*\}\}")
@@ -238,7 +238,7 @@ class _EntryReader:
             self._problem("endpoint", "a local_gguf route names no model file", "add model_path: model.gguf")
             return
         profile = profile_for(provider_type)
-        example = profile.default_base_url if profile is not None else "http://localhost:1234/v1"
+        example = (profile.default_base_url if profile is not None else "") or "http://localhost:1234/v1"
         self._problem("endpoint", "a route has no endpoint", f"add endpoint: {example}")
 
     def _model_path(self, provider_type: str) -> Endpoint | None:
@@ -285,11 +285,11 @@ class _EntryReader:
 
     def _protocols(self, provider_type: str) -> tuple[str, ...]:
         if "protocols" not in self._entries:
-            profile = profile_for(provider_type)
             if provider_type == LOCAL_GGUF:
                 return GGUF_PROTOCOLS
-            if profile is not None:
-                return profile.protocols
+            if (profile := profile_for(provider_type)) is not None and profile.default_base_url:
+                # Embeddings have a model of their own, so a file gives them a route of their own, by listing them.
+                return tuple(each for each in profile.protocols if each is not P.EMBEDDINGS)
             self._problem("protocols", "a route has no protocols", "add protocols: [openai_chat_completions]")
             return ()
         node = self._entries["protocols"][1]

@@ -1,14 +1,16 @@
 """What Pointsman knows of each provider type: endpoint, dialects, authentication, headers.
 
 One static table. A type that is not in it gets Bearer authentication and no extras.
-Source: the inference-routing design's "Provider Profiles" and its router's header allowlists.
+Source: the inference-routing design's "Provider Profiles" and its router's header allowlists; embeddings came to it
+later. `openai_compatible` is ours: any server that speaks OpenAI's dialects, wherever it is.
 """
 
 from dataclasses import dataclass
 
 from pointsman.core.protocols import InferenceProtocol as P
 
-_OPENAI_PROTOCOLS = (P.CHAT_COMPLETIONS, P.COMPLETIONS, P.RESPONSES, P.MODEL_DISCOVERY)
+_OPENAI_PROTOCOLS = (P.CHAT_COMPLETIONS, P.COMPLETIONS, P.RESPONSES, P.EMBEDDINGS, P.MODEL_DISCOVERY)
+_OPENAI_HEADERS = ("openai-organization", "x-model-id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +19,10 @@ class ProviderProfile:
 
     provider_type: str
     default_base_url: str
+    """Empty where only the operator knows it."""
     protocols: tuple[P, ...]
     credential_key_names: tuple[str, ...]
+    """Looked up in a provider record in this order; so are the next."""
     base_url_config_keys: tuple[str, ...]
     auth_header: str = "authorization"
     """`authorization` means a Bearer token; any other name carries the bare key."""
@@ -37,7 +41,7 @@ _PROFILES = {
             _OPENAI_PROTOCOLS,
             ("OPENAI_API_KEY",),
             ("OPENAI_BASE_URL",),
-            passthrough_headers=("openai-organization", "x-model-id"),
+            passthrough_headers=_OPENAI_HEADERS,
         ),
         ProviderProfile(
             "anthropic",
@@ -56,6 +60,14 @@ _PROFILES = {
             ("NVIDIA_API_KEY",),
             ("NVIDIA_BASE_URL",),
             passthrough_headers=("x-model-id",),
+        ),
+        ProviderProfile(
+            "openai_compatible",
+            "",
+            _OPENAI_PROTOCOLS,
+            ("OPENAI_API_KEY",),
+            ("BASE_URL", "OPENAI_BASE_URL"),
+            passthrough_headers=_OPENAI_HEADERS,
         ),
     )
 }

@@ -37,9 +37,7 @@ def test_every_example_is_a_good_file(text: str) -> None:
 
 def test_the_complete_example_means_what_its_comments_say() -> None:
     chat, embeddings, messages, system = parse(EXAMPLES[1], ENVIRON)
-    profile = profile_for("openai")
-    assert profile is not None
-    assert chat.protocols == profile.protocols
+    assert chat.protocols == ("openai_chat_completions", "openai_completions", "openai_responses", "model_discovery")
     assert (embeddings.protocols, embeddings.api_key) == (("openai_embeddings",), Secret("a"))
     assert (messages.provider_type, messages.api_key) == ("anthropic", Secret("b"))
     assert system.route == "sandbox-system"
@@ -64,7 +62,13 @@ def test_every_profile_is_described(name: str) -> None:
     for header in (*profile.passthrough_headers, *(header for header, _ in profile.default_headers)):
         assert header in described
     assert (profile.auth_header if profile.auth_header != "authorization" else "Bearer") in described
-    assert "as `openai`" in described or all(f"`{each}`" in described for each in profile.protocols)
+    if profile.default_base_url:
+        text = "routes: [{endpoint: 'http://host', model: m, api_key: none, provider_type: %s}]"
+        (candidate,) = parse(text % name, {})
+        assert "openai_embeddings" not in candidate.protocols
+        assert "as `openai`" in described or all(f"`{each}`" in described for each in candidate.protocols)
+    else:
+        assert "none: list them" in described
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,17 @@ from pointsman.core.candidate import Candidate
 from pointsman.core.endpoint import parse_endpoint
 from pointsman.core.profiles import known_provider_types, profile_for
 
-OPENAI_LIKE = ("openai_chat_completions", "openai_completions", "openai_responses", "model_discovery")
+OPENAI_LIKE = (
+    "openai_chat_completions",
+    "openai_completions",
+    "openai_responses",
+    "openai_embeddings",
+    "model_discovery",
+)
 
 
 def test_there_is_a_profile_for_every_known_type_and_no_other() -> None:
-    assert known_provider_types() == ("anthropic", "nvidia", "openai")
+    assert known_provider_types() == ("anthropic", "nvidia", "openai", "openai_compatible")
     assert all(profile_for(name) is not None for name in known_provider_types())
 
 
@@ -19,7 +25,7 @@ def test_profile_for_known_types_ignores_case_and_space(name: str) -> None:
     assert profile_for(name) is profile_for("openai")
 
 
-@pytest.mark.parametrize("name", [None, "", "  ", "lmstudio", "openai_compatible", "local_gguf", "mock"])
+@pytest.mark.parametrize("name", [None, "", "  ", "lmstudio", "openai-compatible", "local_gguf", "mock"])
 def test_profile_for_unknown_types_is_none(name: str | None) -> None:
     assert profile_for(name) is None
 
@@ -40,6 +46,24 @@ def test_a_profile_says_what_the_design_says(name: str, url: str, protocols: tup
     assert profile.credential_key_names == (f"{variable}_API_KEY",)
     assert profile.base_url_config_keys == (f"{variable}_BASE_URL",)
     assert parse_endpoint(profile.default_base_url).scheme == "https"
+
+
+def test_openai_compatible_profiles_include_embeddings() -> None:
+    for name in ("openai", "nvidia", "openai_compatible"):
+        profile = profile_for(name)
+        assert profile is not None
+        assert tuple(map(str, profile.protocols)) == OPENAI_LIKE
+
+
+def test_a_compatible_server_is_spoken_to_as_openai_is_but_only_the_operator_knows_where() -> None:
+    compatible, openai = profile_for("openai_compatible"), profile_for("openai")
+    assert compatible is not None
+    assert openai is not None
+    assert compatible.default_base_url == ""
+    assert compatible.base_url_config_keys == ("BASE_URL", "OPENAI_BASE_URL")
+    assert compatible.credential_key_names == openai.credential_key_names
+    assert compatible.passthrough_headers == openai.passthrough_headers
+    assert compatible.auth_header == "authorization"
 
 
 def test_auth_for_anthropic_uses_custom_header_and_a_version() -> None:
