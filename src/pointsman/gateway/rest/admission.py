@@ -1,0 +1,109 @@
+"""Who may come in: decided for the route that was matched, before a byte of the body is read."""
+
+import logging
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from pointsman.core.account import DEFAULT_ACCOUNT
+from pointsman.core.control_errors import ControlError, InvalidRequest, NotPermitted, Unauthenticated
+from pointsman.core.provider import check_name
+from pointsman.gateway.auth import Authenticator
+from pointsman.gateway.rest.refusals import InternalError, error_response, looks_like_a_credential, shape_problems
+from pointsman.gateway.rest.strict_request import StrictRequest
+
+ACCOUNT_HEADER = "x-pointsman-account"
+_LOG = logging.getLogger(__name__)
+
+
+class AdminRoute(APIRoute):
+    """A path for the admin. It is what a path is unless it says otherwise, so that none is open by oversight."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, behind admission and with every error in our shape."""
+        handle = super().get_route_handler()
+
+        async def admitted(bare: Request) -> Response:
+            request = StrictRequest(bare.scope, bare.receive)
+            try:
+                await self._admit(request)
+                self._check_query(request)
+                if self.body_field is not None:
+                    await request.load(request.app.state.body_limits)
+                return await handle(request)
+            except ControlError as error:
+                return error_response(error, request.texts())
+            except RequestValidationError as error:
+                refusal = InvalidRequest(shape_problems(error.errors()))
+                return error_response(refusal, request.texts())
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody is there to read it
+            except Exception as error:
+                log_internal(error)
+                return error_response(InternalError())
+
+        return admitted
+
+    async def _admit(self, request: Request) -> None:
+        authenticator: Authenticator = request.app.state.authenticator
+        identity = await authenticator.identify(_bearer(request))
+        if not identity.is_admin:
+            raise NotPermitted("a sandbox's token may fetch its bundle, and nothing else; use the admin's token")
+        names = request.headers.getlist(ACCOUNT_HEADER) or [DEFAULT_ACCOUNT]
+        if len(names) > 1:
+            raise InvalidRequest(f"{ACCOUNT_HEADER} is there {len(names)} times; send it once")
+        check_name(names[0], "account's name")
+        request.state.account = (await authenticator.admin_of(names[0])).account
+
+    def _check_query(self, request: Request) -> None:
+        known = {field.alias for field in self.dependant.query_params}
+        for name in request.query_params:
+            if name not in known:
+                told = f"here are {', '.join(sorted(known))}" if known else "here are none"
+                raise InvalidRequest(f"unknown query parameter {name!r}; {told}")
+            if len(request.query_params.getlist(name)) > 1:
+                raise InvalidRequest(f"the query parameter {name} is there twice; send it once")
+
+
+class PublicRoute(AdminRoute):
+    """A path for anyone."""
+
+    async def _admit(self, request: Request) -> None:
+        pass
+
+    def _check_query(self, request: Request) -> None:
+        """Nothing of it is read, and what asks for a health is fond of adding to it."""
+
+
+def _bearer(request: Request) -> str | None:
+    values = request.headers.getlist("authorization")
+    if len(values) > 1:
+        raise Unauthenticated("authorization is there more than once; send one")
+    scheme, _, token = (values or [""])[0].partition(" ")
+    return token.strip(" ") if scheme.lower() == "bearer" else None
+
+
+def account_of(request: Request) -> str:
+    """The account that an admitted request works on."""
+    account: str = request.state.account
+    return account
+
+
+def name_in_path(name: str) -> str:
+    """A record's name from a path. Raises InvalidRequest for what names nothing."""
+    check_name(name, "name")
+    if looks_like_a_credential(name):
+        raise InvalidRequest("the name in the path looks like a credential; a record's name belongs there")
+    return name
+
+
+def log_internal(error: Exception) -> None:
+    """Say where an error arose. Its own text stays out: it may hold what the request held."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    places = " ← ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames[::-1])
+    _LOG.error("internal error: %s at %s", type(error).__name__, places)

@@ -1,0 +1,247 @@
+"""The JSON of answers: what a client may see of each record, by name. A field that is not here is not sent."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pointsman.core.account import Account
+from pointsman.core.provider import Provider
+from pointsman.core.route import Route, ValidatedEndpoint
+from pointsman.core.sandbox_token import SandboxToken
+from pointsman.core.secret import Secret
+from pointsman.gateway.control import Status
+from pointsman.gateway.providers import Deletion
+from pointsman.gateway.rest.requests import REDACTED
+from pointsman.gateway.routes import RouteChange
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+
+class ErrorDetail(_Answer):
+    """What went wrong."""
+
+    code: str = Field(examples=["not_found"])
+    message: str = Field(description="One line that ends in what to do next.")
+
+
+class ErrorAnswer(_Answer):
+    """The shape of every error."""
+
+    error: ErrorDetail
+
+
+class ProviderAnswer(_Answer):
+    """A provider, without any value of a credential."""
+
+    id: str
+    name: str
+    type: str
+    credentials: dict[str, str] = Field(description=f"Names; every value is {REDACTED}.")
+    config: dict[str, str]
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, provider: Provider) -> "ProviderAnswer":
+        """What may be shown of a record."""
+        return cls(
+            id=provider.id,
+            name=provider.name,
+            type=provider.type,
+            credentials=dict.fromkeys(sorted(provider.credentials), REDACTED),
+            config=dict(provider.config),
+            created_at=_time(provider.created_at),
+            updated_at=_time(provider.updated_at),
+        )
+
+
+class ProviderPage(_Answer):
+    """Providers by name, as many as were asked for."""
+
+    providers: list[ProviderAnswer]
+    total: int = Field(description="How many there are.")
+
+
+class ProviderDeletion(_Answer):
+    """What a deletion did."""
+
+    deleted: bool
+    broken_routes: list[str] = Field(description="Routes that lead nowhere from now on.")
+
+    @classmethod
+    def of(cls, deletion: Deletion) -> "ProviderDeletion":
+        """The same for a client."""
+        return cls(deleted=deletion.deleted, broken_routes=list(deletion.broken_routes))
+
+
+class Endpoint(_Answer):
+    """What a verification reached."""
+
+    url: str
+    protocol: str
+
+
+class RouteAnswer(_Answer):
+    """A route."""
+
+    name: str
+    kind: str
+    provider_name: str
+    model: str
+    timeout_seconds: int
+    version: int
+    problem: str | None = Field(default=None, description="Why it cannot be used at present.")
+
+    @classmethod
+    def of(cls, route: Route, problem: str = "") -> "RouteAnswer":
+        """The same for a client."""
+        return cls(**_fields(route), problem=problem or None)
+
+
+class RouteChanged(_Answer):
+    """A route after a change."""
+
+    name: str
+    kind: str
+    provider_name: str
+    model: str
+    timeout_seconds: int
+    version: int = Field(description="Grows with every change.")
+    verified: bool
+    validated_endpoints: list[Endpoint]
+
+    @classmethod
+    def of(cls, change: RouteChange) -> "RouteChanged":
+        """The same for a client."""
+        endpoints = [_endpoint(each) for each in change.endpoints]
+        return cls(**_fields(change.route), verified=change.verified, validated_endpoints=endpoints)
+
+
+def _fields(route: Route) -> dict[str, Any]:
+    names = ("name", "kind", "provider_name", "model", "timeout_seconds", "version")
+    return {name: getattr(route, name) for name in names}
+
+
+def _endpoint(endpoint: ValidatedEndpoint) -> Endpoint:
+    return Endpoint(url=endpoint.url, protocol=endpoint.protocol)
+
+
+class RouteList(_Answer):
+    """All routes, by name."""
+
+    routes: list[RouteAnswer]
+
+    @classmethod
+    def of(cls, routes: Sequence[tuple[Route, str]]) -> "RouteList":
+        """Routes, each with its problem."""
+        return cls(routes=[RouteAnswer.of(*each) for each in routes])
+
+
+class RouteDeletion(_Answer):
+    """A route was deleted."""
+
+    deleted: bool
+
+
+class SandboxTokenAnswer(_Answer):
+    """What is known of a token."""
+
+    name: str
+    route: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+    @classmethod
+    def of(cls, token: SandboxToken) -> "SandboxTokenAnswer":
+        """What may be shown of a token."""
+        return cls(**_token_fields(token))
+
+
+class SandboxTokenMade(SandboxTokenAnswer):
+    """A new token. It is shown this once."""
+
+    token: str
+
+    @classmethod
+    def shown(cls, token: SandboxToken, secret: Secret) -> "SandboxTokenMade":
+        """The only sight of it."""
+        return cls(**_token_fields(token), token=secret.reveal())
+
+
+def _token_fields(token: SandboxToken) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "route": token.route,
+        "created_at": _time(token.created_at),
+        "expires_at": None if token.expires_at is None else _time(token.expires_at),
+        "revoked_at": None if token.revoked_at is None else _time(token.revoked_at),
+    }
+
+
+class SandboxTokenList(_Answer):
+    """All tokens, by name; revoked ones too."""
+
+    sandbox_tokens: list[SandboxTokenAnswer]
+
+
+class SandboxTokenRevocation(_Answer):
+    """A token was revoked."""
+
+    revoked: bool
+
+
+class AccountAnswer(_Answer):
+    """An account."""
+
+    name: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, account: Account) -> "AccountAnswer":
+        """The same for a client."""
+        return cls(name=account.name, created_at=_time(account.created_at))
+
+
+class AccountList(_Answer):
+    """All accounts, by name."""
+
+    accounts: list[AccountAnswer]
+
+
+class StatusAnswer(_Answer):
+    """What an operator asks first."""
+
+    version: str
+    store: str = Field(description="sqlite or postgresql.")
+    providers: int
+    routes: list[RouteAnswer]
+    sandbox_tokens: int = Field(description="Those that are valid.")
+    started_at: datetime
+
+    @classmethod
+    def of(cls, status: Status) -> "StatusAnswer":
+        """The same for a client."""
+        return cls(
+            version=status.version,
+            store=status.store,
+            providers=status.providers,
+            routes=RouteList.of(status.routes).routes,
+            sandbox_tokens=status.sandbox_tokens,
+            started_at=_time(status.started_at),
+        )
+
+
+class Health(_Answer):
+    """Whether the gateway can do its work."""
+
+    status: str = Field(description="ok or degraded.")
+    version: str
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

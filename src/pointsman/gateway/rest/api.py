@@ -1,0 +1,103 @@
+"""The paths of the control API as one ASGI application, and its OpenAPI document."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from pointsman.gateway.control import ControlPlane
+from pointsman.gateway.rest import endpoints
+from pointsman.gateway.rest.admission import AdminRoute, PublicRoute
+from pointsman.gateway.rest.boundary import Boundary
+from pointsman.gateway.rest.document import document
+from pointsman.gateway.rest.endpoints import BASE
+from pointsman.gateway.rest.refusals import NoSuchMethod, NoSuchPath, error_response
+from pointsman.gateway.rest.strict_request import BodyLimits
+
+DOCUMENT_PATH = f"{BASE}/openapi.json"
+
+
+def build_api(control: ControlPlane, version: str, body_limits: BodyLimits | None = None) -> FastAPI:
+    """The application. Every path asks for the admin's token unless it says otherwise."""
+    # No pages of documentation: they would load scripts from elsewhere. No redirects: they rebuild URLs.
+    api = FastAPI(
+        title="Pointsman control API", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
+    api.router.route_class = AdminRoute
+    api.state.authenticator = control.authenticator
+    api.state.body_limits = body_limits or BodyLimits()
+    api.add_middleware(Boundary)
+    api.add_exception_handler(HTTPException, _unmatched)
+    _add_gateway(api, endpoints.GatewayEndpoints(control, version))
+    _add_providers(api, endpoints.ProviderEndpoints(control))
+    _add_routes(api, endpoints.RouteEndpoints(control))
+    _add_sandbox_tokens(api, endpoints.SandboxTokenEndpoints(control))
+    _add_accounts(api, endpoints.AccountEndpoints(control))
+    made = document(api, version)
+
+    async def openapi() -> Response:
+        return JSONResponse(made)
+
+    _add(api, "GET", DOCUMENT_PATH, openapi, include_in_schema=False)
+    return api
+
+
+def _add(api: FastAPI, method: str, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+    api.router.add_api_route(path, endpoint, methods=[method], **options)
+
+
+def _add_gateway(api: FastAPI, gateway: endpoints.GatewayEndpoints) -> None:
+    _add(api, "GET", "/health", gateway.health, operation_id="health", route_class_override=PublicRoute)
+    _add(api, "GET", f"{BASE}/status", gateway.status, operation_id="status")
+
+
+def _add_providers(api: FastAPI, providers: endpoints.ProviderEndpoints) -> None:
+    many, one = f"{BASE}/providers", f"{BASE}/providers/{{name}}"
+    _add(api, "GET", many, providers.list, operation_id="list_providers")
+    _add(api, "POST", many, providers.create, operation_id="create_provider", status_code=201)
+    _add(api, "GET", one, providers.get, operation_id="get_provider")
+    _add(api, "PATCH", one, providers.update, operation_id="update_provider")
+    _add(api, "DELETE", one, providers.delete, operation_id="delete_provider")
+
+
+def _add_routes(api: FastAPI, routes: endpoints.RouteEndpoints) -> None:
+    many, one = f"{BASE}/routes", f"{BASE}/routes/{{name}}"
+    _add(api, "GET", many, routes.list, operation_id="list_routes")
+    _add(api, "GET", one, routes.get, operation_id="get_route")
+    _add(api, "PUT", one, routes.set, operation_id="set_route")
+    _add(api, "PATCH", one, routes.update, operation_id="update_route")
+    _add(api, "DELETE", one, routes.delete, operation_id="delete_route")
+
+
+def _add_sandbox_tokens(api: FastAPI, tokens: endpoints.SandboxTokenEndpoints) -> None:
+    many, one = f"{BASE}/sandbox-tokens", f"{BASE}/sandbox-tokens/{{name}}"
+    _add(api, "GET", many, tokens.list, operation_id="list_sandbox_tokens")
+    _add(api, "POST", many, tokens.create, operation_id="create_sandbox_token", status_code=201)
+    _add(api, "DELETE", one, tokens.revoke, operation_id="revoke_sandbox_token")
+
+
+def _add_accounts(api: FastAPI, accounts: endpoints.AccountEndpoints) -> None:
+    _add(api, "GET", f"{BASE}/accounts", accounts.list, operation_id="list_accounts")
+    _add(api, "POST", f"{BASE}/accounts", accounts.create, operation_id="create_account", status_code=201)
+
+
+async def _unmatched(request: Request, error: Exception) -> Response:
+    """What the router refuses. The path is not repeated: anything may stand in it."""
+    allowed = sorted(
+        {
+            method
+            for route in request.app.routes
+            if isinstance(route, Route) and route.path_regex.match(request.scope["path"])
+            for method in route.methods or ()
+        }
+    )
+    if not allowed:
+        return error_response(NoSuchPath(f"nothing is there; see {DOCUMENT_PATH}"))
+    if "GET" in allowed:
+        allowed.append("HEAD")
+    told = ", ".join(allowed)
+    return error_response(NoSuchMethod(f"the path takes {told}"), headers={"allow": told})

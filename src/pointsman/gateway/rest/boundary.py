@@ -1,0 +1,48 @@
+"""The outermost layer: headers that every answer has, HEAD, and errors that arose outside of every path."""
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pointsman.gateway.rest.admission import log_internal
+from pointsman.gateway.rest.refusals import InternalError, error_response
+
+_HEADERS = {
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+}
+
+
+class Boundary:
+    """ASGI middleware."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if scope["method"] == "HEAD":
+            # Whoever carries the answer out still sees HEAD, and leaves the body away.
+            scope = {**scope, "method": "GET"}
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception as error:
+            log_internal(error)
+            if not started:
+                await error_response(InternalError())(scope, receive, send_with_headers)
+            else:
+                # The server logs what it is given, and the original's text may hold what the request held.
+                raise ConnectionAbortedError("the answer broke off") from None

@@ -1,0 +1,79 @@
+"""The OpenAPI document: what FastAPI derives from the code, plus identity, account and errors of every path."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from pointsman.gateway.rest.admission import ACCOUNT_HEADER, PublicRoute
+from pointsman.gateway.rest.answers import ErrorAnswer, ErrorDetail
+
+_DESCRIPTION = """Providers, routes, sandbox tokens and accounts of one gateway.
+
+Every path but `/health` takes the admin's token: `Authorization: Bearer TOKEN`. Bodies are JSON in UTF-8 of at most
+1 MiB; unknown fields, converted types and repeated keys are refused. Credentials go in and never come out."""
+
+_ERRORS = {
+    "400": "The request cannot be right, whatever is stored.",
+    "401": "No token, or none that is valid.",
+    "403": "A sandbox's token; only the admin's may do this.",
+    "404": "The record, or the account, does not exist.",
+    "409": "It exists already, is in use, or the provider did not answer as it must.",
+    "413": "The body has over 1 MiB.",
+    "415": "The body does not say that it is JSON.",
+    "408": "The body did not arrive in time.",
+    "500": "Internal error.",
+    "503": "The database cannot be reached.",
+    "507": "The database has no room.",
+}
+_WITH_BODY = ("408", "413", "415", "507")
+_REFERENCE = "#/components/schemas/"
+
+
+def document(api: FastAPI, version: str) -> dict[str, Any]:
+    """The document of the paths added so far."""
+    made = get_openapi(
+        title=api.title, version=version, description=_DESCRIPTION, routes=api.routes, openapi_version="3.1.0"
+    )
+    schemas = made["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["ErrorDetail"] = ErrorDetail.model_json_schema()
+    schemas["ErrorAnswer"] = ErrorAnswer.model_json_schema(ref_template=_REFERENCE + "{model}")
+    schemas["ErrorAnswer"].pop("$defs", None)
+    made["components"]["securitySchemes"] = {"admin": {"type": "http", "scheme": "bearer"}}
+    made["components"]["parameters"] = {"account": _account_parameter()}
+    made["components"]["responses"] = {f"E{code}": _error(text) for code, text in _ERRORS.items()}
+    public = {route.path for route in api.routes if isinstance(route, PublicRoute)}
+    for path, operations in made["paths"].items():
+        for operation in operations.values():
+            _complete(operation, path in public)
+    return made
+
+
+def _complete(operation: dict[str, Any], is_public: bool) -> None:
+    responses = operation["responses"]
+    responses.pop("422", None)
+    if is_public:
+        responses["503"] = {**responses["200"], "description": "Degraded: the database cannot be reached."}
+        return
+    operation["security"] = [{"admin": []}]
+    operation.setdefault("parameters", []).append({"$ref": "#/components/parameters/account"})
+    for code in _ERRORS:
+        if code not in _WITH_BODY or "requestBody" in operation:
+            responses[code] = {"$ref": f"#/components/responses/E{code}"}
+
+
+def _error(text: str) -> dict[str, Any]:
+    schema = {"$ref": f"{_REFERENCE}ErrorAnswer"}
+    return {"description": text, "content": {"application/json": {"schema": schema}}}
+
+
+def _account_parameter() -> dict[str, Any]:
+    return {
+        "name": ACCOUNT_HEADER,
+        "in": "header",
+        "required": False,
+        "description": "The account that is worked on.",
+        "schema": {"type": "string", "default": "default"},
+    }

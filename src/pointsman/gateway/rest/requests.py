@@ -1,0 +1,147 @@
+"""What a request may hold. Strict: nothing is converted, nothing unknown is passed over."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from pointsman.core import provider as records
+from pointsman.core.provider import ProviderDraft
+from pointsman.core.route import LONGEST_MODEL, LONGEST_TIMEOUT_SECONDS
+from pointsman.core.secret import Secret
+from pointsman.gateway.providers import DEFAULT_PAGE, LARGEST_PAGE
+from pointsman.gateway.rest.refusals import looks_like_a_credential
+from pointsman.gateway.routes import RouteEdit, RouteTarget
+from pointsman.gateway.sandbox_tokens import LONGEST_LIFETIME_SECONDS
+
+REDACTED = "REDACTED"
+"""What stands for every value of a credential."""
+_LARGEST_OFFSET = 10**9
+
+
+def _no_credential(text: str) -> str:
+    if looks_like_a_credential(text):
+        raise ValueError("it looks like a credential; those belong into the values of credentials")
+    return text
+
+
+def _no_mask(text: str) -> str:
+    if text == REDACTED:
+        raise ValueError(f"{REDACTED} is the mask of what is stored; leave the credential out and it stays as it is")
+    return text
+
+
+def _written_exactly(kind: type[int] | type[bool]) -> BeforeValidator:
+    """A query's value, spelt in the one way that the document gives."""
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if kind is bool:
+            return {"true": True, "false": False}.get(value, value)
+        return int(value) if value.isascii() and value.isdigit() and len(value) < 12 else value
+
+    return BeforeValidator(read)
+
+
+Name = Annotated[
+    str,
+    AfterValidator(_no_credential),
+    Field(
+        min_length=1,
+        max_length=records.LONGEST_NAME,
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._\-]*[A-Za-z0-9])?$",
+        description=records.NAME_RULE,
+    ),
+]
+Key = Annotated[str, AfterValidator(_no_credential), Field(min_length=1, max_length=records.LONGEST_KEY)]
+Value = Annotated[str, Field(max_length=records.LONGEST_VALUE)]
+Credentials = Annotated[
+    dict[Key, Annotated[Value, AfterValidator(_no_mask)]], Field(max_length=records.MOST_CREDENTIALS)
+]
+Config = Annotated[dict[Key, Value], Field(max_length=records.MOST_CONFIG_ENTRIES)]
+Model = Annotated[str, Field(min_length=1, max_length=LONGEST_MODEL, description="As the provider spells it.")]
+Timeout = Annotated[int, Field(ge=0, le=LONGEST_TIMEOUT_SECONDS, description="Seconds; 0 is the default of 60.")]
+Verify = Annotated[
+    bool, Field(description="Ask the provider with a small request first, and change nothing unless it answers.")
+]
+Limit = Annotated[int, _written_exactly(int), Field(ge=1, le=LARGEST_PAGE, description=f"Default {DEFAULT_PAGE}.")]
+Offset = Annotated[int, _written_exactly(int), Field(ge=0, le=_LARGEST_OFFSET)]
+Force = Annotated[
+    bool, _written_exactly(bool), Field(description="Delete it although routes use it; they lead nowhere then.")
+]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class NewProvider(_Request):
+    """A provider to create."""
+
+    name: Name | None = Field(default=None, description=f"{records.NAME_RULE}; made from the type when it is left out.")
+    type: str = Field(
+        min_length=1, max_length=records.LONGEST_TYPE, description="openai, anthropic, nvidia or openai_compatible."
+    )
+    credentials: Credentials = Field(description="At least one value.", examples=[{"OPENAI_API_KEY": "sk-…"}])
+    config: Config = Field(default_factory=dict, examples=[{"OPENAI_BASE_URL": "https://api.openai.com/v1"}])
+
+    def draft(self) -> ProviderDraft:
+        """The same for an operation."""
+        return ProviderDraft(self.name or "", self.type, _secrets(self.credentials), self.config)
+
+
+class ProviderChanges(_Request):
+    """What to change of a provider: entries are merged, an empty value deletes its key."""
+
+    credentials: Credentials = Field(default_factory=dict, examples=[{"OPENAI_API_KEY": "sk-…"}])
+    config: Config = Field(default_factory=dict)
+
+    def draft(self, name: str) -> ProviderDraft:
+        """The same for an operation."""
+        return ProviderDraft(name, "", _secrets(self.credentials), self.config)
+
+
+def _secrets(credentials: dict[str, str]) -> dict[str, Secret]:
+    return {key: Secret(value) for key, value in credentials.items()}
+
+
+class RouteSetting(_Request):
+    """Where a route is to lead."""
+
+    provider_name: Name
+    model: Model
+    timeout_seconds: Timeout = 0
+    verify: Verify = True
+
+    def target(self, name: str) -> RouteTarget:
+        """The same for an operation."""
+        return RouteTarget(name, self.provider_name, self.model, self.timeout_seconds)
+
+
+class RouteChanges(_Request):
+    """What to change of a route; what is left out stays."""
+
+    provider_name: Name | None = None
+    model: Model | None = None
+    timeout_seconds: Timeout | None = None
+    verify: Verify = True
+
+    def edit(self) -> RouteEdit:
+        """The same for an operation."""
+        return RouteEdit(self.provider_name, self.model, self.timeout_seconds)
+
+
+class NewSandboxToken(_Request):
+    """A sandbox's token to make."""
+
+    name: Name
+    route: Annotated[str, AfterValidator(_no_credential)] = Field(
+        default="", max_length=records.LONGEST_NAME, description="Where inference.local leads; empty: the shared route."
+    )
+    lifetime_seconds: Annotated[int, Field(ge=1, le=LONGEST_LIFETIME_SECONDS)] | None = None
+
+
+class NewAccount(_Request):
+    """An account to create."""
+
+    name: Name

@@ -1,0 +1,196 @@
+"""The control listener: uvicorn on a socket that is already bound, in a loop that already runs.
+
+Owns what a client may cost: connections, heads, time without a request, time to stop. Signals, logging and the
+socket's address are its caller's.
+"""
+
+import asyncio
+import contextlib
+import json
+import math
+import socket
+import ssl
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h11
+from starlette.types import ASGIApp
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files. With `client_ca`, clients without a certificate of it are refused in the handshake."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """Bounds of a control listener."""
+
+    head_bytes: int = 64 * 1024
+    """Request line and fields. Beyond it: 400, close."""
+    connections: int = 256
+    """At once; one runs one request. Beyond it: 503, close."""
+    idle_seconds: float = 15.0
+    """Without a complete head since the connection or its last answer, or without taking a byte of it: close."""
+    stop_seconds: float = 5.0
+    """For requests that run when the server is closed; then they are cancelled."""
+
+
+class _Listening(Server):
+    """uvicorn without its signal handlers: they are the process's, not one listener's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class ControlServer:
+    """Serves an application until it is closed."""
+
+    def __init__(
+        self, app: ASGIApp, sock: socket.socket, tls: TlsFiles | None = None, limits: ListenerLimits | None = None
+    ) -> None:
+        """`sock` is bound, and the server's from now on. Raises OSError or ssl.SSLError for unusable files."""
+        kept = limits or ListenerLimits()
+        context = _context(tls) if tls is not None else None
+
+        class Connection(_Connection):
+            """Every connection of this server."""
+
+            bounds = kept
+
+        config = Config(
+            app,
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=math.ceil(kept.stop_seconds),
+            timeout_keep_alive=math.ceil(kept.idle_seconds) + 1,
+            h11_max_incomplete_event_size=kept.head_bytes,
+        )
+        config.load()
+        # Given ready-made: uvicorn would read the files only when it starts to serve.
+        config.ssl = context
+        self._server = _Listening(config)
+        self._sock = sock
+        self._ended = asyncio.Event()
+        self._is_serving = False
+
+    async def serve(self) -> None:
+        """Serve until `close`. Cancelling it closes, too."""
+        self._is_serving = True
+        try:
+            await self._server.serve(sockets=[self._sock])
+        finally:
+            for server in getattr(self._server, "servers", ()):
+                server.close()
+            for connection in list(self._server.server_state.connections):
+                connection.transport.abort()
+            self._sock.close()
+            self._ended.set()
+
+    async def close(self) -> None:
+        """Stop accepting, let requests that run end within bounds, and return when all is closed."""
+        self._server.should_exit = True
+        if self._is_serving:
+            await self._ended.wait()
+        else:
+            self._sock.close()
+
+
+def _context(tls: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(tls.cert, tls.key)
+    if tls.client_ca is not None:
+        context.load_verify_locations(tls.client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+class _Connection(H11Protocol):
+    """uvicorn's connection, with a bound on their number and on time without a request."""
+
+    bounds: ListenerLimits
+    _watch: asyncio.TimerHandle | None = None
+    _unsent = 0
+    _is_refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        # uvicorn's own override has this signature.
+        super().connection_made(transport)
+        if len(self.connections) > self.bounds.connections:
+            self._is_refused = True
+            transport.write(_plain(503, "Service Unavailable", "unavailable", "too many connections; try again later"))
+            transport.close()
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_refused:
+            super().data_received(data)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if not self._is_idle():
+            self._disarm()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_idle():
+            self._arm()
+
+    def send_400_response(self, msg: str) -> None:
+        """For bytes that are no request: our shape, and nothing glued into an answer that has begun."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and (self.cycle is None or self._is_idle()):
+            self.transport.write(_plain(400, "Bad Request", "invalid_argument", "that is not HTTP/1.1; see RFC 9112"))
+        self._is_refused = True
+        self.transport.close()
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or bool(self.cycle.response_complete)
+
+    def _arm(self) -> None:
+        self._disarm()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._watch = self.loop.call_later(self.bounds.idle_seconds, self._look)
+
+    def _disarm(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _look(self) -> None:
+        """Time is up, unless the client is still taking an answer."""
+        if 0 < self.transport.get_write_buffer_size() < self._unsent:
+            self._arm()
+        else:
+            self.transport.abort()
+
+
+def _plain(status: int, phrase: str, code: str, message: str) -> bytes:
+    """An answer outside of any request."""
+    error: dict[str, Any] = {"error": {"code": code, "message": message}}
+    body = json.dumps(error).encode()
+    head = (
+        f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        "cache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -1,0 +1,157 @@
+"""The control API listening on a port of its own, over a real control plane; and a client that hides nothing."""
+
+import http.client
+import json
+import logging
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncio
+
+from fastapi import FastAPI
+
+from pointsman.gateway.rest import ControlServer, TlsFiles, build_api
+from pointsman.gateway.rest.server import ListenerLimits
+from pointsman.gateway.rest.strict_request import BodyLimits
+from tests.support import evidence
+from tests.support.canary import KEY
+from tests.support.control_plane import ADMIN_TOKEN, RunningControlPlane, control_plane
+
+BEARER = {"authorization": f"Bearer {ADMIN_TOKEN}"}
+OPENAI = {
+    "name": "openai",
+    "type": "openai",
+    "credentials": {"OPENAI_API_KEY": KEY},
+    "config": {"OPENAI_BASE_URL": "mock://answers"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer of the API."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        """The message of an error, whose shape is checked."""
+        assert set(self.json) == {"error"}, self.body
+        assert set(self.json["error"]) == {"code", "message"}
+        message: str = self.json["error"]["message"]
+        return message
+
+
+class RunningApi:
+    """The server, on the control plane's loop."""
+
+    def __init__(self, running: RunningControlPlane) -> None:
+        self.running = running
+        self.records: list[str] = []
+        """What was logged, of every logger."""
+
+    def start(self, **options: Any) -> None:
+        """`tls`, `limits`, `body_limits`."""
+        self.api: FastAPI = build_api(self.running.control, "0.0.0", options.pop("body_limits", None))
+        sock = socket.create_server(("127.0.0.1", 0))
+        self.port: int = sock.getsockname()[1]
+        self.server: ControlServer = self.running.call(self._make(sock, options))
+        loop = self.running._loop
+        self.serving: Future[None] = asyncio.run_coroutine_threadsafe(self.server.serve(), loop)
+
+    async def _make(self, sock: socket.socket, options: dict[str, Any]) -> ControlServer:
+        return ControlServer(self.api, sock, **options)
+
+    def close(self) -> None:
+        self.running.call(self.server.close())
+        self.serving.result(10)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] = BEARER,
+        context: ssl.SSLContext | None = None,
+    ) -> Answer:
+        """One request on a connection of its own; bytes and text go out as they are, anything else as JSON."""
+        if context is None:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        else:
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
+        fields = dict(headers)
+        raw: bytes | None = None
+        if body is not None:
+            raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+            fields.setdefault("content-type", "application/json")
+        try:
+            connection.request(method, path, raw, fields)
+            response = connection.getresponse()
+            answer = Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+        evidence.keep("client", answer.body)
+        return answer
+
+    def get(self, path: str, **options: Any) -> Answer:
+        return self.ask("GET", f"/api/v1{path}", **options)
+
+    def post(self, path: str, body: object, **options: Any) -> Answer:
+        return self.ask("POST", f"/api/v1{path}", body, **options)
+
+    def put(self, path: str, body: object, **options: Any) -> Answer:
+        return self.ask("PUT", f"/api/v1{path}", body, **options)
+
+    def patch(self, path: str, body: object, **options: Any) -> Answer:
+        return self.ask("PATCH", f"/api/v1{path}", body, **options)
+
+    def delete(self, path: str, **options: Any) -> Answer:
+        return self.ask("DELETE", f"/api/v1{path}", **options)
+
+    def sandbox_bearer(self, name: str = "box") -> dict[str, str]:
+        """The header of a sandbox's token, made by the API."""
+        made = self.post("/sandbox-tokens", {"name": name})
+        assert made.status == 201, made.body
+        return {"authorization": f"Bearer {made.json['token']}"}
+
+
+class _Kept(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self._lines = lines
+        self.setFormatter(logging.Formatter("%(name)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(self.format(record))
+
+
+@contextmanager
+def rest_api(
+    directory: Path,
+    tls: TlsFiles | None = None,
+    limits: ListenerLimits | None = None,
+    body_limits: BodyLimits | None = None,
+) -> Iterator[RunningApi]:
+    """A gateway's control API that listens."""
+    with control_plane(directory) as running:
+        api = RunningApi(running)
+        kept = _Kept(api.records)
+        logging.getLogger().addHandler(kept)
+        try:
+            api.start(tls=tls, limits=limits, body_limits=body_limits)
+            yield api
+            api.close()
+        finally:
+            logging.getLogger().removeHandler(kept)
+            evidence.keep("log", "\n".join(api.records))
