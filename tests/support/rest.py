@@ -1,5 +1,6 @@
 """The control API listening on a port of its own, over a real control plane; and a client that hides nothing."""
 
+import asyncio
 import http.client
 import json
 import logging
@@ -11,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import asyncio
 
 from fastapi import FastAPI
 

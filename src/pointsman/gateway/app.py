@@ -1,0 +1,98 @@
+"""Composes the gateway: the store, the control plane, and the three listeners."""
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable
+
+from pointsman.config.settings import Settings
+from pointsman.core.control_errors import ControlError
+from pointsman.core.secret import Secret
+from pointsman.core.version import VERSION
+from pointsman.gateway.accounts import Accounts
+from pointsman.gateway.admin_token import load_or_make_admin_token
+from pointsman.gateway.auth import Authenticator
+from pointsman.gateway.bundles import Bundles
+from pointsman.gateway.cannot_start import CannotStart
+from pointsman.gateway.control import ControlPlane
+from pointsman.gateway.grpc.server import GrpcServer
+from pointsman.gateway.listeners import bind_sockets
+from pointsman.gateway.probe import Prober
+from pointsman.gateway.providers import Providers
+from pointsman.gateway.rest.api import build_api
+from pointsman.gateway.rest.server import ControlServer, TlsFiles
+from pointsman.gateway.routes import Routes
+from pointsman.gateway.sandbox_tokens import SandboxTokens
+from pointsman.proxy.memory import freeze_garbage
+from pointsman.proxy.process import bound_address, ready_text, until_signalled
+from pointsman.store.settings import StoreSettings
+from pointsman.store.sql import SqlStore, open_store
+
+_REVISIONS = b"bundle revision"
+_TOKEN_BYTES = 32
+
+
+def say(text: str) -> None:
+    """A line for the operator."""
+    print(f"pointsman: {text}", file=sys.stderr, flush=True)
+
+
+def make_control_plane(
+    store: SqlStore, admin_token: Secret, say: Callable[[str], None], clock: Callable[[], float] = time.time
+) -> ControlPlane:
+    """Every operation, on a store that is open."""
+    return ControlPlane(
+        store=store,
+        providers=Providers(store, clock, lambda: str(uuid.uuid4()), say),
+        routes=Routes(store, Prober().verify, say),
+        sandbox_tokens=SandboxTokens(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
+        accounts=Accounts(store, clock),
+        bundles=Bundles(store, store.derive(_REVISIONS), clock, say),
+        authenticator=Authenticator(store, admin_token, clock),
+        clock=clock,
+        started_at=clock(),
+    )
+
+
+async def run_gateway(settings: Settings) -> int:
+    """The gateway, until SIGINT or SIGTERM. Returns the exit status. Raises CannotStart."""
+    stop, restore = until_signalled(signal.SIGINT, signal.SIGTERM)
+    for warning in settings.warnings:
+        say(f"warning: {warning}")
+    async with contextlib.AsyncExitStack() as stack:
+        admin_token = load_or_make_admin_token(settings.data_dir)
+        sockets = bind_sockets(settings.listen)
+        stack.callback(sockets.close)
+        store = await _open_store(settings)
+        stack.push_async_callback(store.close)
+        control = make_control_plane(store, admin_token, say)
+        grpc_server = GrpcServer(control, say, open_to_admin=settings.auth.grpc == "none")
+        stack.push_async_callback(grpc_server.close)
+        grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)
+        tls = settings.tls
+        files = None if tls is None else TlsFiles(tls.cert, tls.key, tls.client_ca)
+        control_server = ControlServer(build_api(control, VERSION), sockets.control, files)
+        serving = asyncio.get_running_loop().create_task(control_server.serve())
+        stack.push_async_callback(_stop_control, control_server, serving)
+        freeze_garbage()
+        data_at, control_at = bound_address(sockets.data), bound_address(sockets.control)
+        say(ready_text(data=data_at, control=control_at, grpc=(settings.listen.grpc.host, grpc_port)))
+        await stop.wait()
+        restore()
+    return 0
+
+
+async def _open_store(settings: Settings) -> SqlStore:
+    try:
+        return await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
+    except ControlError as error:
+        raise CannotStart(error.text) from None
+
+
+async def _stop_control(server: ControlServer, serving: "asyncio.Task[None]") -> None:
+    await server.close()
+    await serving

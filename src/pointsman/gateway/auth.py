@@ -1,0 +1,78 @@
+"""Whose token it is. One place for every protocol; what an identity may do is decided by whoever asks."""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pointsman.core.account import DEFAULT_ACCOUNT
+from pointsman.core.control_errors import NotFound, Unauthenticated
+from pointsman.core.sandbox_token import SandboxToken
+from pointsman.core.secret import Secret
+from pointsman.store.interface import Store
+
+_MOST_KEPT = 10_000
+"""Tokens remembered between two changes of the store; a gateway with more asks the database more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who calls."""
+
+    account: str
+    """The account that is worked on."""
+    is_admin: bool = False
+    sandbox_token: SandboxToken | None = None
+
+
+def digest_of(token: str) -> bytes:
+    """What is kept of a token. Tokens that we make have 256 random bits, so a slow hash would protect nothing more."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+class Authenticator:
+    """Knows the admin's token and, by the store, those of sandboxes."""
+
+    def __init__(self, store: Store, admin_token: Secret, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._admin_digest = digest_of(admin_token.reveal())
+        self._clock = clock
+        self._known: dict[bytes, SandboxToken] = {}
+        self._known_at = -1
+        """The store's generation that `_known` belongs to."""
+
+    async def identify(self, bearer: str | None) -> Identity:
+        """The identity of a token. Raises Unauthenticated, also for one that is revoked or has expired."""
+        if not bearer:
+            raise Unauthenticated("a token is needed: send 'authorization: Bearer TOKEN'")
+        digest = digest_of(bearer)
+        # Digests are compared, in constant time: of a token, its length included, timing tells nothing.
+        if hmac.compare_digest(digest, self._admin_digest):
+            return Identity(DEFAULT_ACCOUNT, is_admin=True)
+        token = await self._sandbox_token(digest)
+        if token is None or not token.is_valid(self._clock()):
+            raise Unauthenticated("the token is not valid, or no longer; make one: pointsman sandbox token create NAME")
+        return Identity(token.account, sandbox_token=token)
+
+    async def admin_of(self, account: str) -> Identity:
+        """An admin who works on `account`. Raises NotFound when there is none."""
+        if account != DEFAULT_ACCOUNT:
+            async with self._store.read() as reader:
+                if await reader.account(account) is None:
+                    raise NotFound(f"there is no account {account[:64]!r}; see: pointsman account list")
+        return Identity(account, is_admin=True)
+
+    async def _sandbox_token(self, digest: bytes) -> SandboxToken | None:
+        generation = await self._store.generation()
+        if generation != self._known_at:
+            self._known, self._known_at = {}, generation
+        token = self._known.get(digest)
+        if token is None:
+            async with self._store.read() as reader:
+                token = await reader.sandbox_token_by_digest(digest)
+            # The digest was found by an index; this says so in constant time, whatever the database compares like.
+            if token is None or not hmac.compare_digest(token.digest, digest):
+                return None
+            if self._known_at == generation and len(self._known) < _MOST_KEPT:
+                self._known[digest] = token
+        return token

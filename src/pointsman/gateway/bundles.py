@@ -1,0 +1,83 @@
+"""What a sandbox may call now, resolved from the records of this moment.
+
+Compiled once per change of the store and kept: a thousand sandboxes that poll cost a comparison each.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
+from pointsman.core.control_errors import ControlError
+from pointsman.core.sandbox_token import SandboxToken
+from pointsman.routing.resolve import ResolvedRoute, resolve
+from pointsman.routing.revision import revision
+from pointsman.store.interface import Reader, Store
+
+_MOST_KEPT = 10_000
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class ServedBundle:
+    """The routes of one sandbox. Compared by identity: the same object means that nothing has changed."""
+
+    routes: tuple[ResolvedRoute, ...]
+    revision: str
+    generated_at: float
+    """Seconds since the epoch; of the compilation."""
+
+
+class Bundles:
+    """Compiles bundles. `secret` keys their revisions, so that they tell nothing of the keys inside."""
+
+    def __init__(self, store: Store, secret: bytes, clock: Callable[[], float], say: Callable[[str], None]) -> None:
+        self._store = store
+        self._secret = secret
+        self._clock = clock
+        self._say = say
+        self._kept: dict[tuple[str, str], ServedBundle] = {}
+        self._kept_at = -1
+        self._told: dict[tuple[str, str], str] = {}
+        """Why a route was left out, so that it is told once."""
+
+    async def bundle(self, token: SandboxToken) -> ServedBundle:
+        """The bundle that a token entitles to. A route that cannot be resolved is left out; others stay."""
+        generation = await self._store.generation()
+        if generation != self._kept_at:
+            self._kept, self._kept_at = {}, generation
+        key = (token.account, token.route)
+        bundle = self._kept.get(key)
+        if bundle is None:
+            bundle = await self._compile(token)
+            if self._kept_at == generation and len(self._kept) < _MOST_KEPT:
+                self._kept[key] = bundle
+        return bundle
+
+    async def _compile(self, token: SandboxToken) -> ServedBundle:
+        routes = []
+        async with self._store.read() as reader:
+            for name, source in ((INFERENCE_LOCAL, token.route or INFERENCE_LOCAL), (SANDBOX_SYSTEM, SANDBOX_SYSTEM)):
+                resolved = await self._resolve(reader, token.account, source)
+                if resolved is not None:
+                    routes.append(replace(resolved, name=name))
+        found = tuple(routes)
+        return ServedBundle(found, revision(self._secret, found), self._clock())
+
+    async def _resolve(self, reader: Reader, account: str, name: str) -> ResolvedRoute | None:
+        route = await reader.route(account, name)
+        problem = ""
+        resolved = None
+        if route is not None:
+            provider = await reader.provider(account, route.provider_name)
+            try:
+                if provider is None:
+                    problem = f"there is no provider {route.provider_name}"
+                else:
+                    resolved = resolve(route, provider)
+            except ControlError as error:
+                problem = error.text
+        elif name not in (INFERENCE_LOCAL, SANDBOX_SYSTEM):
+            problem = "it has been deleted, and a sandbox token names it"
+        if problem != self._told.get((account, name), ""):
+            self._told[account, name] = problem
+            self._say(f"route {name} of {account}: {f'left out of bundles: {problem}' if problem else 'usable again'}")
+        return resolved

@@ -1,0 +1,63 @@
+"""The control plane as one object: what its protocols call."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pointsman.core.control_errors import ControlError
+from pointsman.core.route import Route
+from pointsman.core.version import VERSION
+from pointsman.gateway.accounts import Accounts
+from pointsman.gateway.auth import Authenticator
+from pointsman.gateway.bundles import Bundles
+from pointsman.gateway.providers import Providers
+from pointsman.gateway.routes import Routes
+from pointsman.gateway.sandbox_tokens import SandboxTokens
+from pointsman.store.interface import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What an operator asks first."""
+
+    version: str
+    store: str
+    """`sqlite` or `postgresql`."""
+    providers: int
+    routes: Sequence[tuple[Route, str]]
+    """Each with why it cannot be used at present, or nothing."""
+    sandbox_tokens: int
+    """Those that are valid."""
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """Every operation there is. Protocols authenticate, translate, and call these."""
+
+    store: Store
+    providers: Providers
+    routes: Routes
+    sandbox_tokens: SandboxTokens
+    accounts: Accounts
+    bundles: Bundles
+    authenticator: Authenticator
+    clock: Callable[[], float]
+    started_at: float
+
+    async def status(self, account: str) -> Status:
+        """A look at everything of one account."""
+        routes = [(route, await self.routes.problem(account, route)) for route in await self.routes.list(account)]
+        async with self.store.read() as reader:
+            providers = await reader.count_providers(account)
+        now = self.clock()
+        tokens = sum(token.is_valid(now) for token in await self.sandbox_tokens.list(account))
+        return Status(VERSION, self.store.kind, providers, routes, tokens, self.started_at)
+
+    async def healthy(self) -> bool:
+        """Whether the store answers."""
+        try:
+            async with self.store.read() as reader:
+                await reader.generation()
+        except ControlError:
+            return False
+        return True

@@ -1,0 +1,1 @@
+"""The control plane over gRPC: the one place where its messages become operations."""

@@ -1,0 +1,97 @@
+"""Operations on provider records."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pointsman.core.control_errors import InvalidRequest, NotFound, NotPossibleNow
+from pointsman.core.provider import Provider, ProviderDraft, changed, check_new
+from pointsman.store.interface import Store
+
+DEFAULT_PAGE = 100
+LARGEST_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What deleting a provider did."""
+
+    deleted: bool
+    broken_routes: tuple[str, ...] = ()
+    """Routes that lead nowhere from now on."""
+
+
+class Providers:
+    """Keeps records; whether one can be called is asked when a route is set."""
+
+    def __init__(
+        self, store: Store, clock: Callable[[], float], ids: Callable[[], str], say: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._say = say
+
+    async def create(self, account: str, draft: ProviderDraft) -> Provider:
+        """A new record. Raises InvalidRequest or AlreadyExists."""
+        check_new(draft)
+        now, record_id = self._clock(), self._ids()
+        name = draft.name or f"{draft.type.strip().lower()}-{record_id[:8]}"
+        provider = Provider(record_id, account, name, draft.type, draft.credentials, draft.config, now, now)
+        provider = changed(provider, ProviderDraft(name), now)  # without empty values
+        async with self._store.write() as writer:
+            await writer.insert_provider(provider)
+        self._say(f"provider {name} of {account}: created, type {provider.type}")
+        return provider
+
+    async def get(self, account: str, name: str) -> Provider:
+        """One record. Raises NotFound."""
+        async with self._store.read() as reader:
+            provider = await reader.provider(account, name)
+        if provider is None:
+            raise _no_provider(name)
+        return provider
+
+    async def list(self, account: str, limit: int = 0, offset: int = 0) -> Sequence[Provider]:
+        """A page of records by name; `limit` 0 means 100."""
+        if limit > LARGEST_PAGE:
+            raise InvalidRequest(f"limit {limit} is too large; at most {LARGEST_PAGE}")
+        async with self._store.read() as reader:
+            return await reader.providers(account, limit or DEFAULT_PAGE, offset)
+
+    async def update(self, account: str, draft: ProviderDraft) -> Provider:
+        """Merge into a record, in one step. Raises NotFound or InvalidRequest."""
+        async with self._store.write() as writer:
+            provider = await writer.provider(account, draft.name)
+            if provider is None:
+                raise _no_provider(draft.name)
+            provider = changed(provider, draft, self._clock())
+            await writer.replace_provider(provider)
+        self._say(f"provider {provider.name} of {account}: updated; changed: {_changed_keys(draft)}")
+        return provider
+
+    async def delete(self, account: str, name: str, *, force: bool) -> Deletion:
+        """Delete a record. Raises NotPossibleNow while routes use it, unless forced."""
+        async with self._store.write() as writer:
+            users = tuple(route.name for route in await writer.routes_to(account, name))
+            if users and not force:
+                raise NotPossibleNow(
+                    f"provider {name} is used by {_listed(users)}; point {'it' if len(users) == 1 else 'them'} "
+                    "elsewhere first, or delete with --force"
+                )
+            deleted = await writer.delete_provider(account, name)
+        if deleted:
+            told = f"; no longer available: {_listed(users)}" if users else ""
+            self._say(f"provider {name} of {account}: deleted{told}")
+        return Deletion(deleted, users if deleted else ())
+
+
+def _no_provider(name: str) -> NotFound:
+    return NotFound(f"provider {name[:64]!r} not found; see: pointsman provider list")
+
+
+def _listed(routes: tuple[str, ...]) -> str:
+    return f"route{'s' if len(routes) > 1 else ''} {', '.join(routes)}"
+
+
+def _changed_keys(draft: ProviderDraft) -> str:
+    return ", ".join((*sorted(draft.credentials), *sorted(draft.config))) or "nothing"

@@ -1,0 +1,56 @@
+"""Operations on the tokens of sandboxes."""
+
+from collections.abc import Callable, Sequence
+
+from pointsman.core.control_errors import InvalidRequest, NotFound
+from pointsman.core.provider import check_name
+from pointsman.core.sandbox_token import SandboxToken
+from pointsman.core.secret import Secret
+from pointsman.gateway.auth import digest_of
+from pointsman.store.interface import Store
+
+LONGEST_LIFETIME_SECONDS = 100 * 366 * 24 * 3600
+_PREFIX = "pointsman-sandbox-"
+"""So that a token found somewhere tells what it is."""
+
+
+class SandboxTokens:
+    """Makes, lists and revokes them. `random_text` gives 256 random bits as URL-safe text."""
+
+    def __init__(
+        self, store: Store, clock: Callable[[], float], random_text: Callable[[], str], say: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._random_text = random_text
+        self._say = say
+
+    async def create(
+        self, account: str, name: str, route: str = "", lifetime_seconds: int | None = None
+    ) -> tuple[SandboxToken, Secret]:
+        """A new token, and the only sight of it. Raises InvalidRequest, NotFound (the route) or AlreadyExists."""
+        check_name(name, "sandbox's name")
+        if lifetime_seconds is not None and not 0 < lifetime_seconds <= LONGEST_LIFETIME_SECONDS:
+            raise InvalidRequest(f"a lifetime of {lifetime_seconds} s; between 1 and {LONGEST_LIFETIME_SECONDS}")
+        secret, now = Secret(_PREFIX + self._random_text()), self._clock()
+        expires = None if lifetime_seconds is None else now + lifetime_seconds
+        token = SandboxToken(account, name, digest_of(secret.reveal()), route, now, expires)
+        async with self._store.write() as writer:
+            if route and await writer.route(account, route) is None:
+                raise NotFound(f"there is no route {route[:64]!r}; see: pointsman route list")
+            await writer.insert_sandbox_token(token)
+        self._say(f"sandbox token {name} of {account}: created{f', route {route}' if route else ''}")
+        return token, secret
+
+    async def list(self, account: str) -> Sequence[SandboxToken]:
+        """All of an account's, revoked ones included, by name."""
+        async with self._store.read() as reader:
+            return await reader.sandbox_tokens(account)
+
+    async def revoke(self, account: str, name: str) -> bool:
+        """Whether there was one to revoke. It entitles to nothing from now on."""
+        async with self._store.write() as writer:
+            revoked = await writer.revoke_sandbox_token(account, name, self._clock())
+        if revoked:
+            self._say(f"sandbox token {name} of {account}: revoked")
+        return revoked
