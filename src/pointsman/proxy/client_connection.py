@@ -17,7 +17,6 @@ from pointsman.proxy.held_bodies import HeldBodies
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.upstream.exchange import Flow
 from pointsman.wire.request import Request, RequestHead, RequestReader
-from pointsman.wire.response import error_answer
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LINGER_SECONDS = 2.0
@@ -41,7 +40,7 @@ class Application(Protocol):
         """Answer. Never raises but CancelledError, which means that the client has gone."""
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
-        """A request was refused without being served: note it, and give the header lines of the answer."""
+        """A request was refused without being served: note it, and give the answer, whose connection ends."""
 
     def refused_connection(self, error: RouterError, peer: object) -> bytes:
         """As `refused`, for a client that did not get as far as the door; `peer` is its address."""
@@ -232,7 +231,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _refuse(self, error: RouterError, head: RequestHead | None) -> None:
         """Answer before the request was read to its end. What follows it on the wire is never parsed."""
-        answer = error_answer(error, self._application.refused(error, head), keep_alive=False)
+        answer = self._application.refused(error, head)
         if head is not None and head.method == "HEAD":
             answer = without_body(answer)
         self.write(answer)

@@ -72,21 +72,21 @@ class Dispatcher:
         return Admitted(bundle, match_pattern(head.method, target.path, bundle.routes), target)
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
-        """Note a request that was never served."""
+        """Note a request that was never served, and answer it."""
         refusal = self._refusal(error, inside=True)
         if head is not None:
             refusal.method, refusal.path = head.method, head.target
         self._log.append(refusal)
-        return _own_lines(refusal.request_id, 0)
+        return error_answer(error, _own_lines(refusal.request_id, 0), keep_alive=False)
 
     def refused_connection(self, error: RouterError, peer: object) -> bytes:
-        """Note a client that did not get as far as the door."""
+        """Note a client that did not get as far as the door, and answer it."""
         refusal = self._refusal(error, inside=False)
         refusal.peer = _peer(peer)
         if isinstance(error, NotInference):
             refusal.host, refusal.port = told_authority(error.asked)
         self._log.append(refusal)
-        return _own_lines(refusal.request_id, 0)
+        return error_answer(error, _own_lines(refusal.request_id, 0), keep_alive=False)
 
     def _refusal(self, error: RouterError, *, inside: bool) -> Refusal:
         kind, reason = refusal_kind(error, inside=inside), reason_of(error)

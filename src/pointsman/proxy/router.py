@@ -10,32 +10,26 @@ import secrets
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from pointsman.core.candidate import Bundle, Candidate
-from pointsman.core.errors import MalformedRequest, Overloaded, UpstreamProtocol, UpstreamUnavailable
+from pointsman.core.errors import MalformedRequest, UpstreamProtocol, UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.backends.http import EngineBackend, EngineLine, HttpBackend
 from pointsman.proxy.backends.mock import MockBackend
 from pointsman.proxy.call import Backend, Call
-from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.dispatch import REPLACED_BODIES, Dispatcher
-from pointsman.proxy.held_bodies import HeldBodies
 from pointsman.proxy.relay import Collector
 from pointsman.proxy.route_table import RouteTable
+from pointsman.proxy.server import Server
 from pointsman.proxy.sweep import Sweep
-from pointsman.proxy.tunnel import DirectTls, Doorway, Tunnel
 from pointsman.proxy.upstream.pool import Pool
 from pointsman.proxy.upstream.resolve import Resolver
 from pointsman.routing.plan import select_candidate
 from pointsman.wire.headers import Fields
 from pointsman.wire.request import RequestHead, parse_head
 from pointsman.wire.response import redacted_lines
-
-_DRAIN_SECONDS = 0.5
-_CLIENT_RECEIVE_BUFFER = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,54 +73,19 @@ class Router:
             clock=self._sweep.now,
             request_ids=lambda: f"{prefix}-{next(numbers):x}",
         )
-        self._servers: list[asyncio.Server] = []
-        self._bodies = HeldBodies(limits.held_body_bytes)
-        self._connections: set[ClientConnection] = set()
-        self._none_left = asyncio.Event()
-        self._none_left.set()
+        self._server = Server(self._dispatcher, limits, self._sweep)
 
     async def serve_tunnel(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> None:
         """Serve CONNECT to the door on a listening socket, until `close`."""
-        doorway = self._doorway(listener, tls_context)
-        await self._listen(listener, lambda: Tunnel(doorway))
+        await self._server.serve_tunnel(listener, tls_context)
 
     async def serve_tls(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> None:
         """Serve clients that come to the door without CONNECT, with the same checks, until `close`."""
-        doorway = self._doorway(listener, tls_context)
-        await self._listen(listener, lambda: DirectTls(doorway))
-
-    def _doorway(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> Doorway:
-        # Accepted sockets inherit it. Left to itself it grows to 6 MiB: so much that one client can make the loop
-        # decrypt in a single turn, and that the kernel holds for each of them.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _CLIENT_RECEIVE_BUFFER)
-        return Doorway(self._dispatcher, self._enter, tls_context, self._limits, self._sweep)
+        await self._server.serve_tls(listener, tls_context)
 
     async def serve_plain(self, listener: socket.socket) -> None:
         """Serve the same requests without CONNECT and TLS. For benchmarks; nothing authenticates the client."""
-        await self._listen(listener, self._new_connection)
-
-    async def _listen(self, listener: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> None:
-        loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_server(protocol, sock=listener, backlog=1024))
-
-    def _new_connection(self) -> ClientConnection:
-        connection = ClientConnection(
-            self._dispatcher, self._limits, self._sweep, bodies=self._bodies, on_lost=self._forget
-        )
-        self._connections.add(connection)
-        self._none_left.clear()
-        return connection
-
-    def _enter(self) -> ClientConnection:
-        """A connection through the door. Raises Overloaded."""
-        if len(self._connections) >= self._limits.connections:
-            raise Overloaded(f"there are {self._limits.connections} connections already")
-        return self._new_connection()
-
-    def _forget(self, connection: ClientConnection) -> None:
-        self._connections.discard(connection)
-        if not self._connections:
-            self._none_left.set()
+        await self._server.serve_plain(listener)
 
     async def system_inference(
         self, protocol: str, method: str, path: str, headers: Sequence[tuple[str, str]], body: bytes
@@ -164,12 +123,12 @@ class Router:
     @property
     def held_body_bytes(self) -> int:
         """Bytes of request bodies that are held now."""
-        return self._bodies.total
+        return self._server.held_body_bytes
 
     @property
     def open_connections(self) -> int:
         """Clients that are connected now."""
-        return len(self._connections)
+        return self._server.open_connections
 
     def enforce_deadlines(self) -> None:
         """Act on what is overdue now, without waiting for the next sweep."""
@@ -181,16 +140,7 @@ class Router:
 
     async def close(self) -> None:
         """Stop listening, give requests in progress half a second, then cut what is left."""
-        for server in self._servers:
-            server.close()
-        for connection in tuple(self._connections):
-            connection.drain()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_DRAIN_SECONDS):
-                await self._none_left.wait()
-        for connection in tuple(self._connections):
-            connection.abort("shutting_down")
-        await asyncio.sleep(0)
+        await self._server.close()
         self._pool.close()
         self._resolver.close()
         self._sweep.close()

@@ -16,7 +16,6 @@ from pointsman.proxy.tls_transport import TlsTransport
 from pointsman.routing.pattern import is_door
 from pointsman.wire.connect import ESTABLISHED, read_connect
 from pointsman.wire.handshake import HANDSHAKE_TIMEOUT
-from pointsman.wire.response import error_answer
 
 
 class Handshake:
@@ -87,6 +86,42 @@ class DirectTls(asyncio.Protocol):
         self._doorway.start_tls(raw, inner)
 
 
+class Plain(asyncio.Protocol):
+    """A connection in clear text; only where nothing but this machine can reach it, or TLS ends before us."""
+
+    def __init__(self, doorway: Doorway) -> None:
+        self._application = doorway.application
+        self._connection = doorway.connection
+        self._sweep = doorway.sweep
+        self._transport: asyncio.Transport | None = None
+        self._deadline = inf
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        raw = cast(asyncio.Transport, transport)
+        try:
+            inner = self._connection()
+        except RouterError as error:
+            raw.write(self._application.refused_connection(error, raw.get_extra_info("peername")))
+            # Closed for writing only: a reset, for bytes on the way to us, could overtake the answer.
+            raw.write_eof()
+            self._transport = raw
+            self._deadline = self._sweep.now() + LINGER_SECONDS
+            self._sweep.add(self)
+            return
+        raw.set_protocol(inner)
+        inner.connection_made(raw)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._sweep.discard(self)
+        self._transport = None
+
+    def sweep(self, now: float) -> None:
+        """Close what was refused and lingers."""
+        if now >= self._deadline and self._transport is not None:
+            self._sweep.discard(self)
+            self._transport.abort()
+
+
 class Tunnel(asyncio.Protocol):
     """Reads CONNECT in clear, refuses what is not the door, and hands the connection to TLS."""
 
@@ -122,7 +157,7 @@ class Tunnel(asyncio.Protocol):
             inner = self._doorway.connection()
         except RouterError as error:
             self._refused = True
-            answer = error_answer(error, self._application.refused_connection(error, self._peer()), keep_alive=False)
+            answer = self._application.refused_connection(error, self._peer())
             self._transport.write(without_body(answer) if self._buffer.startswith(b"HEAD ") else answer)
             # Closed for writing only: a reset, for bytes still on the way to us, could overtake the answer.
             self._transport.write_eof()
