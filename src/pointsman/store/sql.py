@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.store.credentials import CredentialCipher, WrongKey
-from pointsman.store.engines import postgresql_engine, reading, sqlite_engine, writing
+from pointsman.store.engines import current_generation, postgresql_engine, reading, sqlite_engine, writing
 from pointsman.store.generation import KnownGeneration
 from pointsman.store.key_file import load_key_file, make_key_file
 from pointsman.store.migrations import REVISIONS
@@ -46,8 +46,11 @@ class SqlStore:
         return await self._generation.get()
 
     async def _read_generation(self) -> int:
-        async with self.read() as reader:
-            return await reader.generation()
+        try:
+            return await current_generation(self._engine)
+        except FAILURES as error:
+            problem = problem_of(error)
+        raise problem
 
     def derive(self, purpose: bytes) -> bytes:
         """32 secret bytes for one purpose, the same for every process with this key file."""

@@ -1,0 +1,33 @@
+"""Records for the store's tests."""
+
+import hashlib
+
+from pointsman.core.provider import Provider
+from pointsman.core.route import Route
+from pointsman.core.sandbox_token import SandboxToken
+from pointsman.core.secret import Secret
+from tests.support.canary import KEY
+
+ACCOUNT = "default"
+
+
+def provider(name: str = "openai-1", account: str = ACCOUNT, value: str = KEY, created_at: float = 1.25) -> Provider:
+    return Provider(
+        id=hashlib.sha256(f"{account}/{name}".encode()).hexdigest()[:32],
+        account=account,
+        name=name,
+        type="openai",
+        credentials={"OPENAI_API_KEY": Secret(value), "AN_EMPTY_ONE": Secret("")},
+        config={"Z": "last given first", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "ü": "😀"},
+        created_at=created_at,
+        updated_at=1732900000.123456,
+    )
+
+
+def route(name: str = "inference.local", account: str = ACCOUNT, provider_name: str = "openai-1") -> Route:
+    return Route(account, name, provider_name, "gpt-x", timeout_seconds=7)
+
+
+def token(name: str = "box", account: str = ACCOUNT, expires_at: float | None = None) -> SandboxToken:
+    digest = hashlib.sha256(f"{account}/{name}".encode()).digest()
+    return SandboxToken(account, name, digest, "inference.local", 3.5, expires_at)
