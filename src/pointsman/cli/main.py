@@ -4,14 +4,16 @@ import sys
 
 import click
 
+from pointsman.cli.commands import Commands
 from pointsman.cli.doctor import doctor
+from pointsman.cli.gateway import gateway
 from pointsman.cli.sandbox import sandbox
 from pointsman.core.version import VERSION
 
 _FAILED = 1
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="pointsman")
 def cli() -> None:
     """Pointsman routes the inference of sandboxed agents through one door, https://inference.local.
@@ -29,6 +31,7 @@ def cli() -> None:
 
 
 cli.add_command(doctor)
+cli.add_command(gateway)
 cli.add_command(sandbox)
 
 

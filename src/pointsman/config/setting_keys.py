@@ -7,6 +7,10 @@ PREFIX = "POINTSMAN_"
 """Of the environment variables."""
 
 
+_OPTIONS = {"auth.grpc": "--grpc-auth", "tls.client_ca": "--client-ca"}
+"""Of keys whose option is not spelt as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class SettingKey:
     """One setting."""
@@ -26,7 +30,7 @@ class SettingKey:
     @property
     def option(self) -> str:
         """The option of `pointsman gateway`: `--listen-grpc`."""
-        return "--client-ca" if self.path == "tls.client_ca" else "--" + re.sub("[._]", "-", self.path)
+        return _OPTIONS.get(self.path) or "--" + re.sub("[._]", "-", self.path)
 
 
 def variable_of(path: str) -> str:

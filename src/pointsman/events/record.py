@@ -34,6 +34,14 @@ Peer = tuple[str, int] | None
 """Address and port of a client, where it has them."""
 
 
+def peer_of(address: object) -> Peer:
+    """Of what a transport gives; a Unix socket's has neither."""
+    match address:
+        case (str(host), int(port), *_):
+            return host, port
+    return None
+
+
 class UsageSource(Protocol):
     """What watched a response body."""
 

@@ -4,23 +4,22 @@ import asyncio
 import contextlib
 import secrets
 import signal
-import sys
 import time
 import uuid
 from collections.abc import Callable
 
 from pointsman.config.settings import Settings
-from pointsman.core.control_errors import ControlError
 from pointsman.core.secret import Secret
 from pointsman.core.version import VERSION
+from pointsman.events.log_files import NO_EVENT_LOG, operation_log
 from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.admin_token import load_or_make_admin_token
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
-from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.control import ControlPlane
+from pointsman.gateway.data_listener import DataListener
 from pointsman.gateway.grpc.server import GrpcServer
-from pointsman.gateway.listeners import bind_sockets
+from pointsman.gateway.listeners import bind_sockets, ssl_context
 from pointsman.gateway.probe import Prober
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
@@ -34,11 +33,6 @@ from pointsman.store.sql import SqlStore, open_store
 
 _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
-
-
-def say(text: str) -> None:
-    """A line for the operator."""
-    print(f"pointsman: {text}", file=sys.stderr, flush=True)
 
 
 def make_control_plane(
@@ -59,20 +53,22 @@ def make_control_plane(
 
 
 async def run_gateway(settings: Settings) -> int:
-    """The gateway, until SIGINT or SIGTERM. Returns the exit status. Raises CannotStart."""
+    """The gateway, until SIGINT or SIGTERM. Returns the exit status. Raises CannotStart and ControlError."""
     stop, restore = until_signalled(signal.SIGINT, signal.SIGTERM)
-    for warning in settings.warnings:
-        say(f"warning: {warning}")
     async with contextlib.AsyncExitStack() as stack:
+        log = stack.enter_context(operation_log(NO_EVENT_LOG))
         admin_token = load_or_make_admin_token(settings.data_dir)
         sockets = bind_sockets(settings.listen)
         stack.callback(sockets.close)
-        store = await _open_store(settings)
+        store = await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
         stack.push_async_callback(store.close)
-        control = make_control_plane(store, admin_token, say)
-        grpc_server = GrpcServer(control, say, open_to_admin=settings.auth.grpc == "none")
+        control = make_control_plane(store, admin_token, log.say)
+        grpc_server = GrpcServer(control, log.say, open_to_admin=settings.auth.grpc == "none")
         stack.push_async_callback(grpc_server.close)
         grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)
+        data = DataListener(log, control.healthy)
+        stack.push_async_callback(data.close)
+        await data.serve(sockets.data, ssl_context(settings.tls))
         tls = settings.tls
         files = None if tls is None else TlsFiles(tls.cert, tls.key, tls.client_ca)
         control_server = ControlServer(build_api(control, VERSION), sockets.control, files)
@@ -80,17 +76,10 @@ async def run_gateway(settings: Settings) -> int:
         stack.push_async_callback(_stop_control, control_server, serving)
         freeze_garbage()
         data_at, control_at = bound_address(sockets.data), bound_address(sockets.control)
-        say(ready_text(data=data_at, control=control_at, grpc=(settings.listen.grpc.host, grpc_port)))
+        log.say(ready_text(data=data_at, control=control_at, grpc=(settings.listen.grpc.host, grpc_port)))
         await stop.wait()
         restore()
     return 0
-
-
-async def _open_store(settings: Settings) -> SqlStore:
-    try:
-        return await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
-    except ControlError as error:
-        raise CannotStart(error.text) from None
 
 
 async def _stop_control(server: ControlServer, serving: "asyncio.Task[None]") -> None:

@@ -11,7 +11,7 @@ from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED, INTERNA
 from pointsman.core.limits import Limits
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.printable import told_authority
-from pointsman.events.record import Peer, Record, Refusal, failed_handshake, reason_of, refusal_kind
+from pointsman.events.record import Record, Refusal, failed_handshake, peer_of, reason_of, refusal_kind
 from pointsman.proxy.call import Backend, Call, Response
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.relay import Relay
@@ -82,7 +82,7 @@ class Dispatcher:
     def refused_connection(self, error: RouterError, peer: object) -> bytes:
         """Note a client that did not get as far as the door, and answer it."""
         refusal = self._refusal(error, inside=False)
-        refusal.peer = _peer(peer)
+        refusal.peer = peer_of(peer)
         if isinstance(error, NotInference):
             refusal.host, refusal.port = told_authority(error.asked)
         self._log.append(refusal)
@@ -97,7 +97,7 @@ class Dispatcher:
     def handshake_failed(self, reason: str, peer: object) -> None:
         """Note a client whose TLS did not come about."""
         word, text = explain_handshake(reason)
-        self._log.append(failed_handshake(self._request_ids(), self._log.now, word, text, _peer(peer)))
+        self._log.append(failed_handshake(self._request_ids(), self._log.now, word, text, peer_of(peer)))
 
     async def serve(self, admitted: object, request: Request, client: ClientConnection) -> None:
         """Answer one request."""
@@ -174,14 +174,6 @@ class Dispatcher:
         record.status = error.status
         own = _own_lines(record.request_id, 1 if record.candidate is not None else 0)
         client.write(error_answer(error, own, keep_alive=client.keep_alive))
-
-
-def _peer(address: object) -> Peer:
-    """Address and port, of what a transport gives; a Unix socket's has neither."""
-    match address:
-        case (str(host), int(port), *_):
-            return host, port
-    return None
 
 
 def _place(error: Exception) -> str:

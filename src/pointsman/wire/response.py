@@ -271,9 +271,12 @@ def has_body(status: int) -> bool:
 
 
 _REASONS = {
+    200: b"OK",
     400: b"Bad Request",
     401: b"Unauthorized",
     403: b"Forbidden",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
     408: b"Request Timeout",
     413: b"Payload Too Large",
     414: b"URI Too Long",
@@ -292,11 +295,15 @@ def error_body(text: str, hint: str = "") -> bytes:
 
 def error_answer(error: RouterError, own: bytes, *, keep_alive: bool) -> bytes:
     """A whole response that tells the client of an error; nothing in it depends on `error.detail`."""
-    body = error_body(error.text, error.hint)
+    return json_answer(error.status, error_body(error.text, error.hint), own, keep_alive=keep_alive)
+
+
+def json_answer(status: int, body: bytes, own: bytes, *, keep_alive: bool) -> bytes:
+    """A whole response of our own; `own` are further header lines."""
     connection = b"" if keep_alive else b"connection: close\r\n"
     return b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%s%s\r\n%s" % (
-        error.status,
-        _REASONS[error.status],
+        status,
+        _REASONS[status],
         len(body),
         connection,
         own,

@@ -1,0 +1,146 @@
+"""`pointsman gateway`: the control plane and the data listener, in one process."""
+
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pointsman.cli.table import table
+from pointsman.config.problems import SettingsError
+from pointsman.config.setting_keys import KEYS, SettingKey
+from pointsman.config.settings import Settings, load_settings
+from pointsman.core.control_errors import ControlError
+from pointsman.proxy.memory import keep_memory_private
+
+_PROBLEMS = 1
+_HELP = {
+    "listen.data": ("HOST:PORT", "Where clients of models come. Port 0 picks a free one."),
+    "listen.control": ("HOST:PORT", "Where REST is."),
+    "listen.grpc": ("HOST:PORT", "Where sandboxes and the command line come."),
+    "data_dir": ("DIR", "What the gateway keeps. Made at first start."),
+    "database_url": ("URL", "A password in it belongs into the file or the variable: others see a command line."),
+    "key_file": ("FILE", "Key of the credentials at rest. Made at first start."),
+    "auth.grpc": ("token|none", "none asks nobody for a token; on loopback only."),
+    "tls.cert": ("FILE", "Certificate of all three listeners, PEM."),
+    "tls.key": ("FILE", "Its private key."),
+    "tls.client_ca": ("FILE", "Whoever connects must show a certificate that this one signed."),
+}
+
+Command = Callable[..., None]
+
+
+def _setting_options(command: Command) -> Command:
+    for key in reversed(KEYS):
+        metavar, text = _HELP[key.path]
+        command = click.option(key.option, _parameter(key), metavar=metavar, help=text)(command)
+    return command
+
+
+def _parameter(key: SettingKey) -> str:
+    return key.path.replace(".", "__")
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings (YAML).")
+@_setting_options
+@click.option("--check", is_flag=True, help="Read the settings, print them without secrets, start nothing.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), help="How --check prints.")
+def gateway(config: Path | None, check: bool, output: str | None, **options: str | None) -> None:
+    """Run the gateway: providers, routes and tokens for sandboxes, over gRPC and REST.
+
+    \b
+    Examples:
+      pointsman gateway
+      pointsman gateway --config /etc/pointsman/pointsman.yaml
+      pointsman gateway --config pointsman.yaml --check
+
+    Settings come from options, from POINTSMAN_ variables such as POINTSMAN_LISTEN__GRPC, and from the file that
+    --config names; the first of them that gives a key wins. Without --config no file is read. See
+    docs/reference/gateway-configuration.md.
+
+    It says 'pointsman: ready data=HOST:PORT control=HOST:PORT grpc=HOST:PORT' on standard error when it listens, and
+    exits with 1 when it cannot start.
+    """
+    if output and not check:
+        raise click.UsageError("-o belongs to --check")
+    given = {key.path: text for key in KEYS if (text := options[_parameter(key)]) is not None}
+    if check:
+        sys.exit(_check(config, given, output or "text"))
+    try:
+        keep_memory_private()  # before the first secret is in it
+        settings = load_settings(config, os.environ, given)
+    except (SettingsError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    for warning in settings.warnings:
+        click.echo(f"pointsman: warning: {warning}", err=True)
+    sys.exit(_run(settings))
+
+
+def _run(settings: Settings) -> int:
+    from pointsman.gateway.cannot_start import CannotStart
+    from pointsman.proxy.process import run
+
+    run_gateway = _import_gateway()
+    os.umask(0o077)  # what it makes is for its user alone, also in a directory that others may read
+    try:
+        return run(run_gateway(settings))
+    except (CannotStart, ControlError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _import_gateway() -> Callable[[Settings], Coroutine[Any, Any, int]]:
+    try:
+        from pointsman.gateway.app import run_gateway
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == "pointsman":
+            raise
+        raise click.ClickException(
+            f"the gateway needs {missing}, which is not installed; pip install 'pointsman[gateway]'"
+        ) from None
+    return run_gateway
+
+
+# --check
+
+
+def _check(config: Path | None, given: dict[str, str], output: str) -> int:
+    settings, error = None, None
+    try:
+        settings = load_settings(config, os.environ, given)
+    except SettingsError as found:
+        error = found
+    if output == "json":
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(_as_json(settings, error)), indent=2))
+    else:
+        click.echo("\n".join(_as_text(settings, error)))
+    return _PROBLEMS if error is not None else 0
+
+
+def _as_text(settings: Settings | None, error: SettingsError | None) -> list[str]:
+    lines = str(error).splitlines() if error is not None else []
+    if settings is not None:
+        sources, shown = dict(settings.sources), settings.shown()
+        lines += [f"warning: {each}" for each in settings.warnings]
+        lines += table(("KEY", "VALUE", "FROM"), [(key, shown[key] or "-", sources[key]) for key in shown])
+    return lines
+
+
+def _as_json(settings: Settings | None, error: SettingsError | None) -> dict[str, Any]:
+    problems = error.problems if error is not None else ()
+    shown = settings.shown() if settings is not None else {}
+    sources = dict(settings.sources) if settings is not None else {}
+    return {
+        "ok": error is None,
+        "problems": [
+            {"place": place, "line": each.line, "reason": each.reason, "next_step": each.next_step}
+            for place, each in problems
+        ],
+        "warnings": list(settings.warnings) if settings is not None else [],
+        "settings": [{"key": key, "value": value or None, "from": sources[key]} for key, value in shown.items()],
+    }
