@@ -178,6 +178,6 @@ def test_a_large_timeout_and_an_unknown_route_name_are_refused_with_the_reason(r
     with pytest.raises(grpc.RpcError, match="timeout") as raised:
         send(running, INFERENCE + "SetClusterInference", "0a02703112016d30ffffffffffffffffff01")
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    with pytest.raises(grpc.RpcError, match="neither inference.local nor sandbox-system") as raised:
+    with pytest.raises(grpc.RpcError, match=r"neither inference\.local nor sandbox-system") as raised:
         send(running, INFERENCE + "SetClusterInference", "0a02703112016d1a0178")
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
