@@ -76,7 +76,8 @@ def _check_map(what: str, plural: str, most: int, entries: Mapping[str, str]) ->
             raise InvalidRequest(f"the {what} key {key[:40]}… has {len(key)} characters; at most {LONGEST_KEY}")
         if len(value) > LONGEST_VALUE:
             raise InvalidRequest(f"the {what} {key} has {len(value)} characters; at most {LONGEST_VALUE}")
-        if any(not character.isprintable() for character in value):
+        if "\0" in value or (what == "config" and not value.isprintable()):
+            # A credential may be a PEM file; whether it can be sent as a header is asked when it is used.
             raise InvalidRequest(f"the {what} {key} holds a line break or another control character")
 
 
