@@ -25,13 +25,16 @@ debian_packages() {
   fi
   say "installing Debian packages: ${missing[*]}"
   apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  # RUNLEVEL=1: no service of theirs is started, where there is no systemd to see to it.
+  RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 new_enough "$python" ||
   { say "Pointsman needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 setup"; exit 1; }
 "$python" -c 'import ensurepip, venv' 2>/dev/null || debian_packages python3-venv
 debian_packages bubblewrap ca-certificates curl git openssl wget
+# The store's tests start a server of their own, as user `postgres`.
+command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || debian_packages postgresql
 
 say "installing Python packages into .venv"
 [ -x .venv/bin/python ] || "$python" -m venv .venv

@@ -22,9 +22,11 @@ def load_key_file(path: Path) -> bytes:
         raise
     except OSError as error:
         raise StoreRefused(f"the key file {path} cannot be read: {error.strerror}; check its owner") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         _check_status(path, os.fstat(descriptor))
-        text = file.read(_LONGEST_FILE)
+        text = os.read(descriptor, _LONGEST_FILE)
+    finally:
+        os.close(descriptor)
     try:
         key = base64.b64decode(text.strip(), validate=True)
     except binascii.Error:
