@@ -6,6 +6,7 @@ with a key in it to the metadata service.
 
 import asyncio
 import ipaddress
+import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -39,7 +40,9 @@ class Resolver:
                 loop=loop,
             )
         except OSError as error:
-            raise UpstreamUnavailable(f"cannot connect to {host}:{port}: {error.strerror or error}") from None
+            # Event loops write "Connect call failed" and the address where the system's reason belongs.
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise UpstreamUnavailable(f"cannot connect to {host}:{port}: {reason}") from None
 
     async def _lookup(self, host: str, port: int) -> list[AddressInfo]:
         try:
