@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.door import Door, candidate
+from tests.support.probing import refused, resolved, run
 from tests.support.raw_client import post
 from tests.support.upstream import Upstream
 
@@ -112,6 +113,18 @@ def rebind(names: NameServer) -> dict[str, Any]:
     return {"seen": seen, "metadata connections": dialled, "asked": sorted(set(names.asked))}
 
 
+def probe(names: NameServer) -> dict[str, Any]:
+    """A route whose host is a metadata address by name is to be verified."""
+    with socket.create_server((METADATA, 0)) as forbidden:
+        text = run(refused(resolved(f"http://metadata.example:{forbidden.getsockname()[1]}/v1")))
+        forbidden.settimeout(0.05)
+        try:
+            forbidden.accept()[0].close()
+        except TimeoutError:
+            return {"text": text, "dialled": False, "asked": sorted(set(names.asked))}
+    return {"text": text, "dialled": True}
+
+
 def main() -> None:
     scenario, arguments = sys.argv[1], json.loads(sys.argv[2])
     bring_up("lo")
@@ -129,9 +142,16 @@ def main() -> None:
             {
                 "flips.example": [["127.0.0.1"], [METADATA]],
                 "mixed.example": [[METADATA, "127.0.0.1", METADATA]],
+                "metadata.example": [[METADATA]],
             }
         )
-        result = count_door_queries(names, arguments) if scenario == "door" else rebind(names)
+        match scenario:
+            case "door":
+                result = count_door_queries(names, arguments)
+            case "probe":
+                result = probe(names)
+            case _:
+                result = rebind(names)
         for path in ("/etc/resolv.conf", "/etc/nsswitch.conf"):
             subprocess.run(["umount", path], check=False, stderr=subprocess.DEVNULL)
     print(json.dumps(result))

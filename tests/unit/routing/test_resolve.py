@@ -94,8 +94,9 @@ def test_without_a_usable_key_the_next_step_is_to_add_one(credentials: dict[str,
         resolve(stored(), record(credentials=credentials))
 
 
-@pytest.mark.parametrize("spoilt", [KEY[:9] + " " + KEY[9:], KEY + "\r\nX-Evil: 1", KEY + "é", "\x7f" + KEY])
-def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(spoilt: str) -> None:
+@pytest.mark.parametrize("spoiler", [" ", "\r\nX-Evil: 1", "é", "\x7f", "\t", "\u2028"])
+def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(spoiler: str) -> None:
+    spoilt = KEY[:9] + spoiler + KEY[9:]
     with pytest.raises(Unresolvable, match="credential ODD of provider prod holds a space or") as raised:
         resolve(stored(), record(credentials={"ODD": spoilt}))
     assert KEY[:9] not in raised.value.text
