@@ -13,6 +13,7 @@ from pointsman.config.problems import RouteFileError
 from pointsman.config.routes_file import load_route_file
 from pointsman.proxy.process import run
 from pointsman.sandbox.app import ProxyOptions, run_proxy
+from pointsman.sandbox.route_source import FileRoutes
 
 
 def main(arguments: list[str]) -> int:
@@ -23,12 +24,12 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     host, _, port = options.listen.rpartition(":")
     try:
-        bundle = load_route_file(options.inference_routes, os.environ).bundle
+        routes = FileRoutes(load_route_file(options.inference_routes, os.environ))
     except RouteFileError as error:
         print(f"plain_listener: {error}", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory() as unused_ca:
-        return run(run_proxy(ProxyOptions(bundle, (host, int(port)), Path(unused_ca), plain=True)))
+        return run(run_proxy(ProxyOptions(routes, (host, int(port)), Path(unused_ca), plain=True)))
 
 
 if __name__ == "__main__":

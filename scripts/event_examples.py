@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator
 
-from pointsman.core.candidate import Candidate, make_bundle
+from pointsman.core.candidate import Bundle, Candidate, make_bundle
 from pointsman.core.endpoint import parse_endpoint
 from pointsman.core.errors import MalformedRequest, NotInference, RouterError, UpstreamProtocol, UpstreamUnavailable
 from pointsman.core.event_kinds import (
     EVENT_KINDS,
+    FETCH_FAILED,
+    FETCH_RECOVERED,
     INFER_CANCELLED,
     INTERNAL_ERROR,
     REQUEST_MATCHED,
+    ROUTE_LEFT_OUT,
+    ROUTES_UPDATED,
     EventKind,
 )
 from pointsman.events.record import (
@@ -17,6 +21,7 @@ from pointsman.events.record import (
     Occurrence,
     Record,
     Refusal,
+    RoutesState,
     failed_handshake,
     reason_of,
     refusal_kind,
@@ -80,6 +85,20 @@ def _inferences() -> Iterator[Occurrence]:
     yield broken
 
 
+def _gateway_states(bundle: Bundle) -> Iterator[Occurrence]:
+    failed = RoutesState(FETCH_FAILED, _TIME, bundle, "gateway", "build-7")
+    failed.reason, failed.detail = "gateway_unreachable", "http://127.0.0.1:8782: connect: Connection refused (111)"
+    yield failed
+    recovered = RoutesState(FETCH_RECOVERED, _TIME, bundle, "gateway", "build-7")
+    recovered.detail = "3 fetches had failed"
+    yield recovered
+    yield RoutesState(ROUTES_UPDATED, _TIME, bundle, "gateway", "build-7")
+    left_out = RoutesState(ROUTE_LEFT_OUT, _TIME, bundle, "gateway", "build-7")
+    left_out.route, left_out.reason = "sandbox-system", "route_unusable"
+    left_out.detail = "its base URL is a link-local or metadata address, which no route may lead to"
+    yield left_out
+
+
 def examples() -> Iterator[tuple[EventKind, Occurrence]]:
     """Every kind once, in the order of the vocabulary."""
     bundle = make_bundle((_CANDIDATE,))
@@ -87,6 +106,7 @@ def examples() -> Iterator[tuple[EventKind, Occurrence]]:
     occurrences: list[Occurrence] = [
         *routes_states(_TIME, bundle, "file", "build-7"),
         *routes_states(_TIME, make_bundle(()), "file", "build-7"),
+        *_gateway_states(make_bundle((_CANDIDATE,), "6f1d0c5b9a")),
         _refused(7, elsewhere, inside=False),
         failed_handshake("5f0c2a9be1d4-8", _TIME, *explain_handshake("TLSV1_ALERT_UNKNOWN_CA"), _CLIENT),
         _refused(9, NotInference("no inference pattern matches this method and path"), inside=True),

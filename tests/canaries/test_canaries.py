@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from tests.support import evidence
-from tests.support.canary import KEY, PROMPT, Finder
+from tests.support.canary import KEY, PROMPT, TOKEN, Finder
 from tests.support.door import Door, candidate
 from tests.support.processes import POINTSMAN, proxy_process, run_to_end
 from tests.support.raw_client import RawClient, post
 from tests.support.upstream import SOME_BODY, Upstream, UpstreamPeer, begin
 
-BOTH = Finder({"key": KEY, "prompt": PROMPT})
-ONLY_KEY = Finder({"key": KEY})
+BOTH = Finder({"key": KEY, "token": TOKEN, "prompt": PROMPT})
+ONLY_KEY = Finder({"key": KEY, "token": TOKEN})
 PLANTED = (".yaml", ".yml")
 FIELDS = f"X-Prompt: {PROMPT}\r\nAuthorization: Bearer {KEY}\r\nCookie: {KEY}\r\n".encode()
 
@@ -31,6 +31,7 @@ FIELDS = f"X-Prompt: {PROMPT}\r\nAuthorization: Bearer {KEY}\r\nCookie: {KEY}\r\
     "text",
     [
         KEY,
+        TOKEN,
         f"Bearer {KEY}",
         f"sk-...{KEY[-8:]}",
         f"{KEY[:11]}***",

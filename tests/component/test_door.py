@@ -289,6 +289,7 @@ def test_no_routes_is_503_with_a_hint_and_the_connection_stays() -> None:
             content = json.loads(answer.body)
             assert content["error"] == "inference is not configured"
             assert "pointsman sandbox routes check" in content["hint"]
+            assert "pointsman inference set" in content["hint"]
 
 
 def test_no_candidate_for_the_dialect_is_400_and_the_connection_stays(upstream: Upstream) -> None:

@@ -268,6 +268,7 @@ def test_an_outcome_leaves_its_events(scene: Scene, name: str) -> None:
 
 def test_the_scenes_show_every_kind_that_a_request_can_leave() -> None:
     shown = {word.split(" ")[0] for _, expected in SCENES.values() for word in expected}
-    # The others: tests of the proxy's start, of its log, and of a bug.
+    # The others: tests of the proxy's start, of its gateway, of its log, and of a bug.
     rest = {"routes_loaded", "inference_enabled", "inference_disabled", "events_dropped", "internal_error"}
+    rest |= {"routes_updated", "route_left_out", "fetch_failed", "fetch_recovered"}
     assert shown == {kind.name for kind in EVENT_KINDS} - rest

@@ -29,6 +29,8 @@ def _planted(name: str, prefix: str) -> str:
 
 KEY = _planted("key", "sk-")
 """The provider key of every test that needs one."""
+TOKEN = _planted("token", "pst_")
+"""The sandbox token of every test that needs one."""
 PROMPT = _planted("prompt", "")
 """In the body of requests that are not about their body."""
 

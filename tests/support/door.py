@@ -90,8 +90,8 @@ class Door:
         return self
 
     async def _open(self) -> None:
-        log = OperationLog(lines=self.log, ocsf=self.ocsf, wall_clock=time.time)
-        self.router = Router(self._bundle, log, limits=self._limits, clock=self.clock)
+        self.router_log = OperationLog(lines=self.log, ocsf=self.ocsf, wall_clock=time.time)
+        self.router = Router(self._bundle, self.router_log, limits=self._limits, clock=self.clock)
         await self.router.serve_tunnel(self._tunnel, self.authority.tls_context)
         await self.router.serve_tls(self._direct, self.authority.tls_context)
         await self.router.serve_plain(self._plain)

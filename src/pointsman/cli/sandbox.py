@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pointsman.cli.event_log import event_log_options
+from pointsman.cli.gateway_options import GatewayOptions, gateway_options
 from pointsman.cli.routes import route_files
 from pointsman.config.problems import RouteFileError
 from pointsman.config.routes_file import LoadedRoutes, load_route_file
+from pointsman.core.gateway_address import GatewayFileError
 from pointsman.proxy.memory import keep_memory_private
 
 if TYPE_CHECKING:
     from pointsman.events.log_files import EventLog
+    from pointsman.sandbox.route_source import RouteSource
 
 _ROUTES_HELP = "Route file (YAML): where inference goes. See docs/reference/route-file.md."
 _COULD_NOT_START = 125
@@ -31,14 +34,17 @@ sandbox.add_command(route_files)
 
 
 @sandbox.command()
-@click.option("--inference-routes", "routes", required=True, metavar="FILE", help=_ROUTES_HELP)
+@click.option("--inference-routes", "routes", metavar="FILE", help=_ROUTES_HELP)
+@gateway_options
 @click.option(
     "--listen", default="127.0.0.1:3128", show_default=True, metavar="HOST:PORT", help="Port 0 picks a free one."
 )
 @click.option("--ca-dir", required=True, type=click.Path(path_type=Path), help="Where the certificates for clients go.")
 @event_log_options
-def proxy(routes: str, listen: str, ca_dir: Path, event_log: "EventLog") -> None:
+def proxy(routes: str | None, gateway: GatewayOptions, listen: str, ca_dir: Path, event_log: "EventLog") -> None:
     """Run the proxy alone, without isolating anything.
+
+    Routes come from --inference-routes, or from --gateway, which it then follows.
 
     \b
     Clients reach it with
@@ -48,10 +54,12 @@ def proxy(routes: str, listen: str, ca_dir: Path, event_log: "EventLog") -> None
     from pointsman.proxy.process import run
     from pointsman.sandbox.app import ProxyOptions, run_proxy
 
-    bundle = _load(routes).bundle
+    source = _route_source(routes, gateway)
     address = _address(listen)
     try:
-        sys.exit(run(run_proxy(ProxyOptions(bundle, address, ca_dir, event_log))))
+        sys.exit(run(run_proxy(ProxyOptions(source, address, ca_dir, event_log))))
+    except GatewayFileError as error:
+        raise click.ClickException(str(error)) from None
     except OSError as error:
         option = _option_of(error, event_log, ca_dir) or f"--listen {listen}"
         raise click.ClickException(f"{option}: {_lower(error)}; choose another") from None
@@ -77,7 +85,8 @@ def _read(read: Callable[[str], T], value: str | None) -> T | None:
 
 
 @sandbox.command(name="run", context_settings={"allow_interspersed_args": False})
-@click.option("--inference-routes", "routes", required=True, metavar="FILE", help=_ROUTES_HELP)
+@click.option("--inference-routes", "routes", metavar="FILE", help=_ROUTES_HELP)
+@gateway_options
 @click.option(
     "--isolation",
     type=click.Choice(["auto", "netns", "bwrap", "none"]),
@@ -107,7 +116,9 @@ def _read(read: Callable[[str], T], value: str | None) -> T | None:
 )
 @event_log_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def run_command(routes: str, isolation: str, command: tuple[str, ...], **others: Any) -> None:
+def run_command(
+    routes: str | None, gateway: GatewayOptions, isolation: str, command: tuple[str, ...], **others: Any
+) -> None:
     """Run COMMAND so that https://inference.local is its only way out.
 
     \b
@@ -116,6 +127,7 @@ def run_command(routes: str, isolation: str, command: tuple[str, ...], **others:
       sudo pointsman sandbox run --inference-routes routes.yaml -- python agent.py
       pointsman sandbox run --inference-routes routes.yaml --expose ~/.cache/pip -- bash
       sudo pointsman sandbox run --inference-routes routes.yaml --memory 2G --cpus 1.5 -- python agent.py
+      pointsman sandbox run --gateway http://127.0.0.1:8782 --token-file ~/sandbox.token -- python agent.py
 
     Without root it takes bubblewrap. COMMAND may change the working directory and exposed paths; your home, /tmp and
     /run are other ones inside. Proxy, certificates, base URLs and placeholder keys are in its environment; your own
@@ -130,19 +142,20 @@ def run_command(routes: str, isolation: str, command: tuple[str, ...], **others:
     log: EventLog = others["event_log"]
     _warn_of_reach(log.path, isolation, others["expose"])
     try:
-        loaded = _load(routes)
+        source = _route_source(routes, gateway)
         resources = Resources(others.pop("memory"), others.pop("cpus"))
         asked = RunOptions(
-            loaded,
+            source,
             command,
             dict(os.environ),
             Isolation(isolation),
             resources=resources,
-            route_file=routes,
             **others,
         )
         status = run(run_sandboxed(asked))
-    except (CannotStart, OSError, click.ClickException) as error:
+    except click.UsageError:
+        raise
+    except (CannotStart, GatewayFileError, OSError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         if isinstance(error, OSError) and (option := _option_of(error, log)):
             text = f"{option}: {_lower(error)}; choose another"
@@ -177,6 +190,29 @@ def _warn_of_reach(log: str, isolation: str, exposed: tuple[str, ...]) -> None:
             "may change",
             err=True,
         )
+
+
+def _route_source(routes: str | None, gateway: GatewayOptions) -> "RouteSource":
+    """Where routes come from. Raises UsageError, and ClickException for files that cannot be used."""
+    from pointsman.sandbox.route_refresh import read_interval
+    from pointsman.sandbox.route_source import FileRoutes, gateway_routes
+
+    if routes is not None and gateway.url and not gateway.from_environment:
+        raise click.UsageError("--inference-routes and --gateway are both given; routes come from one of them")
+    if routes is not None:
+        return FileRoutes(_load(routes), routes)
+    if not gateway.url:
+        raise click.UsageError("where routes come from is missing; give --inference-routes FILE or --gateway URL")
+    address = gateway.address()
+    if not gateway.token_file:
+        raise click.UsageError(
+            "--gateway needs --token-file; 'pointsman sandbox token create NAME' at the gateway makes a token"
+        )
+    try:
+        keep_memory_private()  # before the token is in it
+        return gateway_routes(address, gateway.token_file, read_interval(os.environ))
+    except GatewayFileError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _load(path: str) -> LoadedRoutes:

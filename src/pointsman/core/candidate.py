@@ -13,7 +13,7 @@ SANDBOX_SYSTEM = "sandbox-system"
 """The route that only the supervisor's own calls use; no request through a tunnel reaches it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Candidate:
     """One resolved thing that can be called now (`ResolvedRoute` on the wire)."""
 

@@ -112,8 +112,8 @@ class NotConfigured(RouterError):
     status = 503
     text = "inference is not configured"
     hint = (
-        "the operator adds a route to the file given with --inference-routes; 'pointsman sandbox routes check FILE' "
-        "looks at it"
+        "the operator runs 'pointsman inference set --provider NAME --model ID' if a gateway is used, or else adds a "
+        "route to the file given with --inference-routes; 'pointsman sandbox routes check FILE' looks at it"
     )
 
 

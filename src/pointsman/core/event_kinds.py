@@ -159,7 +159,7 @@ ROUTES_LOADED = EventKind(
     OcsfClass.CONFIG_STATE,
     _LOG,
     Severity.INFO,
-    "The route file has been read.",
+    "The route file has been read, or the first bundle of a gateway has come.",
     state_id=_OTHER_STATE,
 )
 INFERENCE_ENABLED = EventKind(
@@ -167,7 +167,7 @@ INFERENCE_ENABLED = EventKind(
     OcsfClass.CONFIG_STATE,
     _LOG,
     Severity.INFO,
-    "Behind `routes_loaded`: there is a route for requests through the door.",
+    "Behind `routes_loaded`, or when the first route comes: there is a route for requests through the door.",
     state_id=_ENABLED,
 )
 INFERENCE_DISABLED = EventKind(
@@ -175,8 +175,42 @@ INFERENCE_DISABLED = EventKind(
     OcsfClass.CONFIG_STATE,
     _LOG,
     Severity.INFO,
-    "Behind `routes_loaded`: there is none, so every request is answered with 503.",
+    "Behind `routes_loaded`, or when the last route goes: there is none, so every request is answered with 503.",
     state_id=_DISABLED,
+)
+ROUTES_UPDATED = EventKind(
+    "routes_updated",
+    OcsfClass.CONFIG_STATE,
+    _LOG,
+    Severity.INFO,
+    "The gateway sent another bundle; requests that begin from now on use it.",
+    state_id=_OTHER_STATE,
+)
+ROUTE_LEFT_OUT = EventKind(
+    "route_left_out",
+    OcsfClass.CONFIG_STATE,
+    _LOG,
+    Severity.MEDIUM,
+    "A route of the gateway's bundle cannot be used; the others are.",
+    success=False,
+    state_id=_OTHER_STATE,
+)
+FETCH_FAILED = EventKind(
+    "fetch_failed",
+    OcsfClass.CONFIG_STATE,
+    _LOG,
+    Severity.MEDIUM,
+    "No bundle could be had of the gateway; the routes in force stay. Told once for each reason until one comes again.",
+    success=False,
+    state_id=_OTHER_STATE,
+)
+FETCH_RECOVERED = EventKind(
+    "fetch_recovered",
+    OcsfClass.CONFIG_STATE,
+    _LOG,
+    Severity.INFO,
+    "Bundles come again after `fetch_failed`.",
+    state_id=_OTHER_STATE,
 )
 INTERNAL_ERROR = EventKind(
     "internal_error",
@@ -196,7 +230,11 @@ EVENTS_DROPPED = EventKind(
 )
 
 EVENT_KINDS = (
+    FETCH_FAILED,
+    FETCH_RECOVERED,
     ROUTES_LOADED,
+    ROUTES_UPDATED,
+    ROUTE_LEFT_OUT,
     INFERENCE_ENABLED,
     INFERENCE_DISABLED,
     CONNECTION_DENIED,

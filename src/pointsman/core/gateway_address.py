@@ -10,6 +10,10 @@ _HAS_PORT = re.compile(r":[0-9]+/?$")
 _EXAMPLE = "https://gateway.example:8782"
 
 
+class GatewayFileError(Exception):
+    """A file that a connection to a gateway needs cannot be used. The text names it and says why and what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class GatewayAddress:
     """A gateway, and the PEM files of a connection to it. Without TLS it is on this machine."""

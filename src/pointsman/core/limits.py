@@ -49,6 +49,11 @@ class Limits:
     idle_clear_seconds: float = 4.0  # pooled connection without TLS; many servers close at 5
     idle_tls_seconds: float = 20.0  # pooled connection with TLS
 
+    # The gateway's side
+    bundle_bytes: int = 4 * MIB  # of one answer: the routes in force stay (gRPC's own default)
+    bundle_routes: int = 256  # in one answer, of all names: the routes in force stay
+    bundle_fetch_seconds: float = 4.0  # for one answer: the routes in force stay; below the time between two polls
+
     sweep_seconds: float = 1.0  # resolution of all of the deadlines above
 
 

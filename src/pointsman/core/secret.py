@@ -22,6 +22,10 @@ class Secret:
         """Whether a text gives the value away. Values under 6 characters, such as `none`, give nothing away."""
         return len(self._value) >= _SHORTEST and self._value in text
 
+    def fits_a_header(self, longest: int) -> bool:
+        """Whether it is visible ASCII without spaces, of at most so many characters: a line break starts a header."""
+        return len(self._value) <= longest and all("!" <= character <= "~" for character in self._value)
+
     def __repr__(self) -> str:
         return "Secret('***')"
 

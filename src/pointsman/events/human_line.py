@@ -9,6 +9,7 @@ from pointsman.core.event_kinds import (
     INTERNAL_ERROR,
     REQUEST_MATCHED,
     REQUEST_REFUSED,
+    ROUTE_LEFT_OUT,
     STREAM_TRUNCATED,
     EventKind,
     OcsfClass,
@@ -95,7 +96,9 @@ def _routes(kind: EventKind, state: RoutesState) -> str:
     bundle = state.bundle
     line = f"pointsman: {kind.name} source={state.source} routes={len(bundle.routes)}"
     line += f" system_routes={len(bundle.system_routes)}"
-    return line + (f" revision={quoted(bundle.revision)}" if bundle.revision else "")
+    line += f" revision={quoted(printable(bundle.revision))}" if bundle.revision else ""
+    line += f" route={quoted(printable(state.route))}" if state.kind is ROUTE_LEFT_OUT else ""
+    return line + _why(state.reason, state.detail)
 
 
 def _loss(kind: EventKind, loss: Loss) -> str:

@@ -17,6 +17,7 @@ from pointsman.core.event_kinds import (
     OCSF_VERSION,
     REQUEST_MATCHED,
     REQUEST_REFUSED,
+    ROUTE_LEFT_OUT,
     STREAM_TRUNCATED,
     EventKind,
     OcsfClass,
@@ -35,7 +36,15 @@ _ACTOR = {"app_name": "sandbox"}
 _SERVICE = {"name": INFERENCE_LOCAL}
 _SERVICE_PIECE = '{"service":{"name":"inference.local"}'
 _DOOR = {"hostname": INFERENCE_LOCAL, "port": 443}
-_STATES = {"routes_loaded": "loaded", "inference_enabled": "enabled", "inference_disabled": "disabled"}
+_STATES = {
+    "fetch_failed": "stale",
+    "fetch_recovered": "current",
+    "routes_loaded": "loaded",
+    "routes_updated": "updated",
+    "route_left_out": "incomplete",
+    "inference_enabled": "enabled",
+    "inference_disabled": "disabled",
+}
 _ACTIVITY_NAME = "Infer"
 
 
@@ -241,14 +250,17 @@ def _refusal(kind: EventKind, refusal: Refusal) -> Json:
 
 def _routes(kind: EventKind, state: RoutesState) -> Json:
     event = _event(kind, state.time)
+    _why(event, state.reason, state.detail)
     event["device"] = {"type_id": 0, "hostname": state.host}
     bundle = state.bundle
     event["unmapped"] = {
         "source": state.source,
         "routes": len(bundle.routes),
         "system_routes": len(bundle.system_routes),
-        "revision": bundle.revision,
+        "revision": printable(bundle.revision),
     }
+    if kind is ROUTE_LEFT_OUT:
+        event["unmapped"]["route"] = printable(state.route)
     return event
 
 

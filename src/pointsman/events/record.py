@@ -168,6 +168,14 @@ REASONS = {
     "target_too_long": "the request line exceeds its limit",
     "encoded_body": "the request body has a Content-Encoding",
     "expectation_failed": "an Expect other than 100-continue",
+    "gateway_unreachable": "no connection to the gateway, or no TLS",
+    "gateway_timeout": "the gateway did not answer in time",
+    "gateway_error": "the gateway answered with an error of its own",
+    "token_refused": "the gateway does not take the sandbox's token, nor what is in its file now",
+    "token_unreadable": "the gateway does not take the sandbox's token, and its file cannot be used",
+    "not_permitted": "the gateway takes the token, but not for a bundle",
+    "bundle_too_large": "the gateway's answer exceeds its limit, in bytes or routes",
+    "route_unusable": "a route in the gateway's answer is not what a route must be",
     "ca_not_trusted": "the client does not trust the proxy's CA",
     "wrong_name": "the client asked TLS for another host than inference.local",
     "not_tls": "the client sent something other than TLS into the tunnel",
@@ -240,18 +248,24 @@ def failed_handshake(request_id: str, time: float, reason: str, detail: str, pee
 
 
 class RoutesState:
-    """The routes that are now in force."""
+    """The routes that are now in force, and what there is to say of them."""
 
-    __slots__ = ("bundle", "host", "kind", "source", "time")
+    __slots__ = ("bundle", "detail", "host", "kind", "reason", "route", "source", "time")
 
     def __init__(self, kind: EventKind, time: float, bundle: Bundle, source: str, host: str) -> None:
         self.kind = kind
         self.time = time
         self.bundle = bundle
         self.source = source
-        """`file`."""
+        """`file` or `gateway`."""
         self.host = host
         """The name of this machine."""
+        self.reason = ""
+        """Why there are no newer ones, in one word of `REASONS`."""
+        self.detail = ""
+        """The same in prose, for the operator."""
+        self.route = ""
+        """The one that is left out."""
 
     def kinds(self) -> tuple[EventKind, ...]:
         """The one event it stands for."""

@@ -198,7 +198,7 @@ class ClientConnection(asyncio.Protocol):
                 await self._application.serve(admitted, request, self)
                 self._flow = None
                 self._serving = False
-                del request
+                del admitted, request  # neither a body nor a bundle, with its keys, is kept for a client that idles
                 if self._held:
                     self._hold(0)
                 self._finished()

@@ -126,6 +126,11 @@ class Router:
         return self._server.held_body_bytes
 
     @property
+    def known_origins(self) -> int:
+        """Origins, keys told apart, that are used or have a connection."""
+        return self._pool.known_origins
+
+    @property
     def open_connections(self) -> int:
         """Clients that are connected now."""
         return self._server.open_connections

@@ -7,10 +7,14 @@ it late. What the calls are is the callers'.
 import os
 from pathlib import Path
 
+# The library writes to standard error by itself, in a form of its own, what the caller is told as a status anyway. It
+# reads this once, when it is loaded; whoever has set it wants to see more.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 import grpc
 import grpc.aio
 
-from pointsman.core.gateway_address import GatewayAddress
+from pointsman.core.gateway_address import GatewayAddress, GatewayFileError
 from pointsman.core.limits import MIB
 from pointsman.core.secret import Secret
 
@@ -25,7 +29,7 @@ _LONGEST_BACKOFF_MS = 1000
 Metadata = tuple[tuple[str, str], ...]
 
 
-class ChannelFileError(Exception):
+class ChannelFileError(GatewayFileError):
     """A certificate or key file of a gateway cannot be used. The text says which, why and what to do."""
 
 

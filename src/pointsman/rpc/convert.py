@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 
 from pointsman.core.account import Account
-from pointsman.core.candidate import Bundle, Candidate, make_bundle
-from pointsman.core.endpoint import parse_endpoint
+from pointsman.core.candidate import Candidate, make_bundle
+from pointsman.core.endpoint import Endpoint, parse_endpoint
+from pointsman.core.protocols import normalize_protocols
 from pointsman.core.provider import Provider, ProviderDraft
+from pointsman.core.received_bundle import LeftOut, ReceivedBundle, check_received
 from pointsman.core.route import Route, ValidatedEndpoint
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
@@ -67,21 +69,37 @@ def account_message(account: Account) -> control_pb2.Account:
     return control_pb2.Account(name=account.name, created_at_ms=_milliseconds(account.created_at))
 
 
-def bundle_from(message: inference_pb2.GetInferenceBundleResponse) -> Bundle:
-    """What a gateway sent, as the data plane uses it. Raises ValueError for a base URL that is none."""
-    return make_bundle(tuple(_candidate(route) for route in message.routes), message.revision)
+def bundle_from(message: inference_pb2.GetInferenceBundleResponse) -> ReceivedBundle:
+    """What a gateway sent, as the data plane uses it, and the routes that it cannot use."""
+    candidates: list[Candidate] = []
+    left_out: list[LeftOut] = []
+    for route in message.routes:
+        try:
+            candidates.append(_candidate(route))
+        except ValueError as error:
+            left_out.append(LeftOut(route.name, str(error)))
+    return ReceivedBundle(make_bundle(tuple(candidates), message.revision), tuple(left_out))
 
 
 def _candidate(route: inference_pb2.ResolvedRoute) -> Candidate:
-    return Candidate(
+    candidate = Candidate(
         route=route.name,
-        endpoint=parse_endpoint(route.base_url),
+        endpoint=_endpoint(route.base_url),
         model=route.model_id,
-        protocols=tuple(route.protocols),
+        protocols=normalize_protocols(route.protocols),
         provider_type=route.provider_type,
         api_key=Secret(route.api_key) if route.api_key else None,
         timeout_seconds=float(route.timeout_secs),
     )
+    check_received(candidate)
+    return candidate
+
+
+def _endpoint(base_url: str) -> Endpoint:
+    try:
+        return parse_endpoint(base_url)
+    except ValueError as error:
+        raise ValueError(f"its base URL {str(error).partition(';')[0]}") from None
 
 
 def _milliseconds(seconds: float | None) -> int:

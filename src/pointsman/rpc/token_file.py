@@ -3,13 +3,14 @@
 import os
 import stat
 
+from pointsman.core.gateway_address import GatewayFileError
 from pointsman.core.secret import Secret
 
 LARGEST_TOKEN_FILE = 8 * 1024
 """Bytes; a header of 8 KiB is the most that gRPC servers take."""
 
 
-class TokenFileError(Exception):
+class TokenFileError(GatewayFileError):
     """No token can be had from the file. The text names it, says why and what to do; never what is in it."""
 
 

@@ -1,4 +1,4 @@
-"""Composes the data plane for one sandbox: routes from a file, the tunnel, the engine, the log."""
+"""Composes the data plane for one sandbox: routes, the tunnel, the engine, the log."""
 
 import asyncio
 import contextlib
@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pointsman.config.routes_file import LoadedRoutes
 from pointsman.core.candidate import Bundle, Candidate, keys_of
 from pointsman.core.errors import UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.core.secret import Secret
 from pointsman.engine.fleet import EngineFleet
 from pointsman.engine.supervisor import EngineUnavailable
 from pointsman.events.log_files import NO_EVENT_LOG, EventLog, operation_log
@@ -35,6 +35,7 @@ from pointsman.sandbox.environment import Door, sandbox_environment
 from pointsman.sandbox.isolation import PASSED_SIGNALS, SandboxProcess, start
 from pointsman.sandbox.orders import Command
 from pointsman.sandbox.resources import UNBOUNDED, Resources, out_of_memory
+from pointsman.sandbox.route_source import FileRoutes, GatewayRoutes, RouteSource
 
 DEFAULT_PORT = 3128
 """Of the proxy inside a sandbox."""
@@ -44,13 +45,12 @@ DEFAULT_PORT = 3128
 class ProxyOptions:
     """What `sandbox proxy` was asked for."""
 
-    bundle: Bundle
+    routes: RouteSource
     listen: tuple[str, int]
     ca_directory: Path
     event_log: EventLog = NO_EVENT_LOG
     plain: bool = False
     """Serve HTTP without CONNECT and TLS; for benchmarks only."""
-    limits: Limits = DEFAULT_LIMITS
 
 
 @contextlib.asynccontextmanager
@@ -78,6 +78,20 @@ async def open_router(
         await fleet.close()
 
 
+@contextlib.asynccontextmanager
+async def open_routed(source: RouteSource, log: OperationLog) -> AsyncIterator[Router]:
+    """A router with the routes of a source, which have been told. Raises GatewayFileError."""
+    if isinstance(source, GatewayRoutes):
+        from pointsman.sandbox.gateway_router import open_gateway_router  # grpc comes with it
+
+        async with open_gateway_router(source, log) as router:
+            yield router
+        return
+    _tell_routes(log, source.loaded.bundle)
+    async with open_router(source.loaded.bundle, log) as router:
+        yield router
+
+
 async def run_proxy(options: ProxyOptions) -> int:
     """The proxy alone, until SIGINT or SIGTERM. Returns the exit status."""
     stop, restore = until_signalled(signal.SIGINT, signal.SIGTERM)
@@ -85,9 +99,8 @@ async def run_proxy(options: ProxyOptions) -> int:
     authority.write(options.ca_directory, os.environ)
     listener = bind(options.listen)
     with operation_log(options.event_log) as log:
-        _tell_routes(log, options.bundle)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, log.reopen)
-        async with open_router(options.bundle, log, options.limits) as router:
+        async with open_routed(options.routes, log) as router:
             if options.plain:
                 await router.serve_plain(listener)
             else:
@@ -103,7 +116,7 @@ async def run_proxy(options: ProxyOptions) -> int:
 class RunOptions:
     """What `sandbox run` was asked for."""
 
-    routes: LoadedRoutes
+    routes: RouteSource
     argv: tuple[str, ...]
     environ: Mapping[str, str]
     """The operator's: `PATH` finds the program, `SUDO_UID` names the user."""
@@ -112,8 +125,6 @@ class RunOptions:
     expose: tuple[str, ...] = ()
     event_log: EventLog = NO_EVENT_LOG
     resources: Resources = UNBOUNDED
-    route_file: str = ""
-    """Hidden from the command: keys may be in it."""
 
 
 async def run_sandboxed(options: RunOptions) -> int:
@@ -140,7 +151,7 @@ async def run_sandboxed(options: RunOptions) -> int:
             search_path,
             options.expose,
             show=(directory,),
-            blank=(options.route_file,) if options.route_file else (),
+            blank=options.routes.files,
             groups=tuple(groups.paths),
         )
         process = await start(command, isolation, DEFAULT_PORT if isolated else 0, bubblewrap)
@@ -168,10 +179,9 @@ async def _behind_the_door(
     files: CaFiles,
     log: OperationLog,
 ) -> int:
-    bundle = options.routes.bundle
-    _tell_routes(log, bundle)
     host, port = process.listener.getsockname()[:2]
-    async with open_router(bundle, log) as router:
+    async with open_routed(options.routes, log) as router:
+        bundle = router.routes.bundle
         await router.serve_tunnel(process.listener, tls_context)
         if process.direct_listener is not None:
             await router.serve_tls(process.direct_listener, tls_context)
@@ -180,8 +190,8 @@ async def _behind_the_door(
         environment = sandbox_environment(
             options.environ,
             Door(f"http://{host}:{port}", str(files.authority), str(files.bundle)),
-            secrets=keys_of((*bundle.routes, *bundle.system_routes)),
-            key_variables=options.routes.key_variables,
+            secrets=(*keys_of((*bundle.routes, *bundle.system_routes)), *_own_secrets(options.routes)),
+            key_variables=options.routes.loaded.key_variables if isinstance(options.routes, FileRoutes) else (),
         )
         loop = asyncio.get_running_loop()
         for number in PASSED_SIGNALS:
@@ -198,6 +208,10 @@ def _tell_routes(log: OperationLog, bundle: Bundle) -> None:
     for state in routes_states(log.now, bundle, "file", socket.gethostname()):
         log.append(state)
     log.flush()
+
+
+def _own_secrets(source: RouteSource) -> tuple[Secret, ...]:
+    return (source.token,) if isinstance(source, GatewayRoutes) else ()
 
 
 def _route_names(bundle: Bundle) -> str:

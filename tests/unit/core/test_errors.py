@@ -50,5 +50,6 @@ def test_a_rejection_is_the_clients_fault_and_an_upstream_error_is_not() -> None
 
 
 def test_not_configured_says_what_to_do() -> None:
+    assert "'pointsman inference set --provider NAME --model ID'" in errors.NotConfigured.hint
     assert "pointsman sandbox routes check" in errors.NotConfigured.hint
     assert "--inference-routes" in errors.NotConfigured.hint

@@ -29,7 +29,13 @@ class _Prepared:
             candidate, candidate.api_key.reveal() if candidate.api_key else "", endpoint.authority
         )
         self.origin = pool.origin(
-            Origin(endpoint.host, endpoint.port, tls=endpoint.scheme == "https", ca_bundle=candidate.ca_bundle)
+            Origin(
+                endpoint.host,
+                endpoint.port,
+                tls=endpoint.scheme == "https",
+                ca_bundle=candidate.ca_bundle,
+                key=candidate.api_key,
+            )
         )
         self.patience = Patience(candidate.timeout_seconds or limits.response_header_seconds)
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import ssl
+import weakref
 from dataclasses import dataclass
 
 from pointsman.core.errors import UpstreamUnavailable
 from pointsman.core.limits import Limits
+from pointsman.core.secret import Secret
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.tls_transport import TlsTransport
 from pointsman.proxy.upstream.connection import UpstreamConnection
@@ -21,6 +23,8 @@ class Origin:
     tls: bool = False
     ca_bundle: str = ""
     unix_socket: str = ""
+    key: Secret | None = None
+    """Requests with different keys may be different accounts', and a key that was replaced must not live on here."""
 
 
 class OriginPool:
@@ -122,16 +126,22 @@ class OriginPool:
 
 
 class Pool:
-    """The connections of every origin."""
+    """The connections of every origin, as long as somebody uses it or a connection is open."""
 
     def __init__(self, limits: Limits, sweep: Sweep, resolver: Resolver) -> None:
         self.limits = limits
         self.resolver = resolver
         self.now = sweep.now
         self._sweep = sweep
-        self._origins: dict[Origin, OriginPool] = {}
+        # Whoever calls an origin holds its pool, and so do its connections, which the loop holds.
+        self._origins: weakref.WeakValueDictionary[Origin, OriginPool] = weakref.WeakValueDictionary()
         self._contexts: dict[str, ssl.SSLContext] = {}
         sweep.add(self)
+
+    @property
+    def known_origins(self) -> int:
+        """Origins that are used, or have a connection."""
+        return len(self._origins)
 
     def origin(self, origin: Origin) -> OriginPool:
         """The connections of one origin."""
@@ -157,11 +167,11 @@ class Pool:
 
     def sweep(self, now: float) -> None:
         """Close connections that have been idle for too long."""
-        for pool in self._origins.values():
+        for pool in tuple(self._origins.values()):
             pool.close_idle(now)
 
     def close(self) -> None:
         """Close every connection."""
         self._sweep.discard(self)
-        for pool in self._origins.values():
+        for pool in tuple(self._origins.values()):
             pool.close()

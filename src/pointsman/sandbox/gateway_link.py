@@ -1,0 +1,112 @@
+"""The line to a gateway: asks for the bundle, over a channel that is made anew when it stops working.
+
+Imports grpc, so `sandbox` imports this only where a gateway is used.
+"""
+
+import asyncio
+
+import grpc
+import grpc.aio
+
+from pointsman.core.gateway_address import GatewayFileError
+from pointsman.core.limits import Limits
+from pointsman.core.received_bundle import ReceivedBundle
+from pointsman.rpc.channel import call_metadata, open_aio_channel
+from pointsman.rpc.convert import bundle_from
+from pointsman.rpc.gen import inference_pb2, inference_pb2_grpc
+from pointsman.rpc.token_file import read_token
+from pointsman.sandbox.route_refresh import FetchFailed
+from pointsman.sandbox.route_source import GatewayRoutes
+
+_Answer = inference_pb2.GetInferenceBundleResponse
+
+_REASONS = {
+    grpc.StatusCode.UNAVAILABLE: "gateway_unreachable",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "gateway_timeout",
+    grpc.StatusCode.UNAUTHENTICATED: "token_refused",
+    grpc.StatusCode.PERMISSION_DENIED: "not_permitted",
+}
+_NEW_CHANNEL = ("gateway_unreachable", "gateway_timeout")
+"""After these a connection may be one that leads nowhere, and certificates on disk may be newer."""
+_TOO_LARGE = "larger than max"
+"""How gRPC words that an answer exceeds our own limit; the status alone may also be the gateway's."""
+_NEXT_STEPS = {
+    "token_refused": "make another with 'pointsman sandbox token create NAME' and write it into the token file",
+    "not_permitted": "use a sandbox's token, from 'pointsman sandbox token create NAME'",
+}
+
+
+class GatewayLink:
+    """Fetches bundles. Make it inside a running event loop; close it there."""
+
+    def __init__(self, routes: GatewayRoutes, limits: Limits) -> None:
+        """Raises GatewayFileError."""
+        self._routes = routes
+        self._limits = limits
+        self._token = routes.token
+        self._channel: grpc.aio.Channel | None = open_aio_channel(routes.gateway, limits.bundle_bytes)
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    async def fetch(self, known: str) -> ReceivedBundle | None:
+        """The gateway's bundle, or None when its revision is `known`. Raises FetchFailed, in bounded time."""
+        try:
+            async with asyncio.timeout(self._limits.bundle_fetch_seconds):
+                answer = await self._ask_with_the_newest_token()
+        except TimeoutError:
+            await self.close()
+            raise FetchFailed("gateway_timeout", self._told("no answer in time")) from None
+        except grpc.aio.AioRpcError as error:
+            raise await self._failure(error) from None
+        except GatewayFileError as error:
+            raise FetchFailed("token_unreadable", str(error)) from None
+        if known and answer.revision == known:
+            return None
+        most = self._limits.bundle_routes
+        if len(answer.routes) > most:
+            raise FetchFailed("bundle_too_large", self._told(f"{len(answer.routes)} routes; at most {most} are taken"))
+        return bundle_from(answer)
+
+    async def _ask_with_the_newest_token(self) -> _Answer:
+        try:
+            return await self._ask()
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNAUTHENTICATED:
+                raise
+            token = await asyncio.to_thread(read_token, self._routes.token_file)
+            if token == self._token:
+                raise
+        self._token = token
+        return await self._ask()
+
+    async def _ask(self) -> _Answer:
+        if self._channel is None:
+            self._channel = open_aio_channel(self._routes.gateway, self._limits.bundle_bytes)
+        stub = inference_pb2_grpc.InferenceStub(self._channel)
+        call = stub.GetInferenceBundle(
+            inference_pb2.GetInferenceBundleRequest(),
+            metadata=call_metadata(self._token),
+            timeout=self._limits.bundle_fetch_seconds,
+        )
+        answer: _Answer = await call
+        return answer
+
+    async def _failure(self, error: grpc.aio.AioRpcError) -> FetchFailed:
+        text = error.details() or ""
+        reason = _REASONS.get(error.code(), "gateway_error")
+        if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in text:
+            reason, text = "bundle_too_large", f"over {self._limits.bundle_bytes} bytes"
+        if reason in _NEW_CHANNEL:
+            await self.close()
+        text = text.rpartition("last error: ")[2].strip() or error.code().name
+        if self._token.appears_in(text):
+            text = error.code().name
+        next_step = _NEXT_STEPS.get(reason, "")
+        return FetchFailed(reason, self._told(f"{text}; {next_step}" if next_step else text))
+
+    def _told(self, text: str) -> str:
+        return f"{self._routes.gateway.url}: {text}"
