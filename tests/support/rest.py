@@ -52,6 +52,10 @@ class Answer:
         return message
 
 
+class Pieces(list[bytes]):
+    """A body that goes out chunked."""
+
+
 class RunningApi:
     """The server, on the control plane's loop."""
 
@@ -84,15 +88,15 @@ class RunningApi:
         headers: Mapping[str, str] = BEARER,
         context: ssl.SSLContext | None = None,
     ) -> Answer:
-        """One request on a connection of its own; bytes and text go out as they are, anything else as JSON."""
+        """One request on a connection of its own; bytes go out as they are, anything else as JSON."""
         if context is None:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         else:
             connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
         fields = dict(headers)
-        raw: bytes | None = None
+        raw: bytes | Pieces | None = None
         if body is not None:
-            raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+            raw = body if isinstance(body, bytes | Pieces) else json.dumps(body).encode()
             fields.setdefault("content-type", "application/json")
         try:
             connection.request(method, path, raw, fields)
@@ -102,6 +106,18 @@ class RunningApi:
             connection.close()
         evidence.keep("client", answer.body)
         return answer
+
+    def raw(self, data: bytes, until: bytes = b"") -> bytes:
+        """Bytes on a connection of their own, and what comes back: to the end, or up to `until`."""
+        with socket.create_connection(("127.0.0.1", self.port), 20) as connection:
+            connection.sendall(data)
+            received = b""
+            while piece := connection.recv(65536):
+                received += piece
+                if until and until in received:
+                    break
+        evidence.keep("client", received)
+        return received
 
     def get(self, path: str, **options: Any) -> Answer:
         return self.ask("GET", f"/api/v1{path}", **options)

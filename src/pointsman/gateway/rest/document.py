@@ -53,6 +53,7 @@ def document(api: FastAPI, version: str) -> dict[str, Any]:
 
 def _complete(operation: dict[str, Any], is_public: bool) -> None:
     responses = operation["responses"]
+    operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
     responses.pop("422", None)
     if is_public:
         responses["503"] = {**responses["200"], "description": "Degraded: the database cannot be reached."}

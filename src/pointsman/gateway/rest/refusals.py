@@ -13,7 +13,9 @@ from pointsman.core.control_errors import ControlError, Unauthenticated
 
 _LONGEST_UNMASKED = 23
 """Characters. Names are shorter, as a rule; keys that providers give out are longer."""
-_TOKEN = re.compile(rf"[A-Za-z0-9_\-+/=.~]{{{_LONGEST_UNMASKED + 1},}}")
+_AT_LEAST = f"{{{_LONGEST_UNMASKED + 1},}}"
+_TOKENS = (re.compile(r"[A-Za-z0-9_\-+/=.~]" + _AT_LEAST), re.compile(r"[A-Za-z0-9_\-]" + _AT_LEAST))
+"""With and without the characters that also join what we say to what was sent."""
 _EDGES = "_-+/=.~"
 _VENDOR_KEY = re.compile(r"(sk|pk|rk|gsk|hf|xai|nvapi|AIza|ghp|pointsman-sandbox)[-_]?[A-Za-z0-9_-]{16,}")
 _RANDOM_RUN = re.compile(r"[A-Za-z0-9]{20,}")
@@ -82,10 +84,11 @@ def error_response(
 
 def masked(text: str, sent: Iterable[str]) -> str:
     """`text` without what is long and came with the request: it might be a key, and answers end in logs of others."""
-    tokens = {token.strip(_EDGES) for token in _TOKEN.findall(text)}
-    if tokens:
-        everything = "\0".join(sent)
-        for token in sorted(tokens, key=len, reverse=True):
+    everything = ""
+    for pattern in _TOKENS:
+        for found in sorted(pattern.findall(text), key=len, reverse=True):
+            token = found.strip(_EDGES)
+            everything = everything or "\0".join(sent)
             if len(token) > _LONGEST_UNMASKED and token in everything:
                 text = text.replace(token, "***")
     return text
@@ -113,7 +116,9 @@ def _problem(error: Mapping[str, Any]) -> str:
     kind, place = error["type"], error["loc"][0]
     if kind == "extra_forbidden":
         return f"unknown field {where!r}; see /api/v1/openapi.json"
-    if kind == "missing":
-        return f"{where} is required" if where else "a JSON object is required"
+    if kind == "missing" and where:
+        return f"{where} is required"
+    if not where and kind in ("missing", "model_type", "model_attributes_type"):
+        return "a JSON object is required"
     said = error["ctx"]["error"] if kind == "value_error" else error["msg"].removeprefix("Input ")
     return f"{where or place}: {said}"

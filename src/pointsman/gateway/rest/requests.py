@@ -64,10 +64,14 @@ Timeout = Annotated[int, Field(ge=0, le=LONGEST_TIMEOUT_SECONDS, description="Se
 Verify = Annotated[
     bool, Field(description="Ask the provider with a small request first, and change nothing unless it answers.")
 ]
-Limit = Annotated[int, _written_exactly(int), Field(ge=1, le=LARGEST_PAGE, description=f"Default {DEFAULT_PAGE}.")]
-Offset = Annotated[int, _written_exactly(int), Field(ge=0, le=_LARGEST_OFFSET)]
+Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, strict=True, description="Of one page."), _written_exactly(int)]
+Offset = Annotated[
+    int, Field(ge=0, le=_LARGEST_OFFSET, strict=True, description="How many to pass over."), _written_exactly(int)
+]
 Force = Annotated[
-    bool, _written_exactly(bool), Field(description="Delete it although routes use it; they lead nowhere then.")
+    bool,
+    Field(strict=True, description="Delete it although routes use it; they lead nowhere then."),
+    _written_exactly(bool),
 ]
 
 
