@@ -8,7 +8,7 @@ from pointsman.core import provider as records
 from pointsman.core.provider import ProviderDraft
 from pointsman.core.route import LONGEST_MODEL, LONGEST_TIMEOUT_SECONDS
 from pointsman.core.secret import Secret
-from pointsman.gateway.providers import DEFAULT_PAGE, LARGEST_PAGE
+from pointsman.gateway.providers import LARGEST_PAGE
 from pointsman.gateway.rest.refusals import looks_like_a_credential
 from pointsman.gateway.routes import RouteEdit, RouteTarget
 from pointsman.gateway.sandbox_tokens import LONGEST_LIFETIME_SECONDS

@@ -1,0 +1,40 @@
+"""`pointsman account`: who owns providers, routes and tokens."""
+
+import click
+
+from pointsman.cli.call import Access, client_options
+from pointsman.cli.records import account_json, account_rows
+from pointsman.cli.show import output_option, show, show_json, show_lines, told
+
+
+@click.group()
+def account() -> None:
+    """Accounts keep the records of different people apart. 'default' exists from the start."""
+
+
+@account.command()
+@click.argument("name", metavar="NAME")
+@output_option
+@client_options
+def create(access: Access, name: str, output: str) -> None:
+    """Make an account. Give --account NAME to other commands to work on its records."""
+    from pointsman.rpc.gen import control_pb2
+
+    with access.open() as gateway:
+        made = gateway.call(gateway.control.CreateAccount, control_pb2.CreateAccountRequest(name=name))
+    show(output, [f"Created account {told(made.name)}"], account_json(made))
+
+
+@account.command(name="list")
+@output_option
+@client_options
+def list_(access: Access, output: str) -> None:
+    """List accounts."""
+    from pointsman.rpc.gen import control_pb2
+
+    with access.open() as gateway:
+        accounts = gateway.call(gateway.control.ListAccounts, control_pb2.ListAccountsRequest()).accounts
+    if output == "json":
+        show_json([account_json(each) for each in accounts])
+    else:
+        show_lines(account_rows(accounts))

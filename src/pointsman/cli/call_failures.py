@@ -1,0 +1,117 @@
+"""What a call that failed means for whoever typed the command: one line that ends in what to do. Pure."""
+
+from dataclasses import dataclass
+
+from pointsman.core.gateway_address import GatewayAddress
+from pointsman.events.printable import printable
+
+_LONGEST_TEXT = 2000
+_NOT_CONNECTED = (
+    "failed to connect to all addresses",
+    "errors resolving ",
+    "DNS resolution failed",
+    "empty address list",
+)
+"""How grpc's own words for a connection that never was begin; everything else is the gateway's text."""
+_CONNECTION_LOST = ("Socket closed", "recvmsg:", "sendmsg:", "Connection reset", "Stream removed", "GOAWAY received")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOrigin:
+    """Where a token is from, for messages."""
+
+    path: str
+    """The file that was, or would have been, looked into; empty where there is no default."""
+    missing: str = ""
+    """Why there is no token; empty when one was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A gRPC status that is not OK."""
+
+    code: str
+    """Its name, such as UNAVAILABLE."""
+    details: str
+    waited_seconds: float
+
+
+def failure_text(failure: Failure, gateway: GatewayAddress, token: TokenOrigin) -> str:
+    """One line for the operator."""
+    details = printable(" ".join(failure.details.split()), _LONGEST_TEXT)
+    where = f"the gateway at {gateway.url}"
+    match failure.code:
+        case "UNAVAILABLE":
+            return _unavailable(details, gateway)
+        case "DEADLINE_EXCEEDED":
+            return (
+                f"{where} did not answer within {failure.waited_seconds:g} s; look at its log, or whether another "
+                "program listens there"
+            )
+        case "UNAUTHENTICATED":
+            return _unauthenticated(details, where, token)
+        case "PERMISSION_DENIED":
+            reason = f": {details}" if details else "; only the admin token may do everything"
+            return f"{where} does not let the token in {token.path} do this{reason}"
+        case "UNIMPLEMENTED":
+            return f"{where} does not know this call; it is older than this command, or not a Pointsman gateway"
+        case "UNKNOWN" | "INTERNAL" | "DATA_LOSS":
+            return f"{where} failed; its log says why" + (
+                f" ({details})" if failure.code != "UNKNOWN" and details else ""
+            )
+    return details or f"{where} refused with {failure.code} and no reason; its log says why"
+
+
+def _unavailable(details: str, gateway: GatewayAddress) -> str:
+    if details.startswith(_NOT_CONNECTED):
+        return f"cannot reach the gateway at {gateway.url}{_cause(details, gateway)}"
+    if not details or details.startswith(_CONNECTION_LOST):
+        return (
+            f"the connection to the gateway at {gateway.url} broke before it answered; see whether it runs and what "
+            "it has, then try again"
+        )
+    return details
+
+
+def _cause(details: str, gateway: GatewayAddress) -> str:
+    """What kept the connection from being made, and the next step."""
+    for words, cause in _CAUSES:
+        if words in details:
+            return cause
+    if "Socket closed" in details:
+        if gateway.tls:
+            return ": it ended the handshake; it may want a certificate, give --gateway-cert and --gateway-key"
+        return ": it closed the connection; it may speak TLS, write https:// and --gateway-ca"
+    return "; start it with 'pointsman gateway', or name another with --gateway"
+
+
+_CAUSES = (
+    ("certificate has expired", ": its certificate has expired; renew it"),
+    ("certificate is not yet valid", ": its certificate is not valid yet; compare the clocks of both machines"),
+    ("CERTIFICATE_VERIFY_FAILED", ": its certificate is not trusted; give its authority's by --gateway-ca"),
+    ("Hostname Verification Check failed", ": its certificate is for another name; name the host that is in it"),
+    ("WRONG_VERSION_NUMBER", ": it does not speak TLS there; write http:// on its own machine, or check the port"),
+    (
+        "Failed to create security handshaker",
+        ": the files of --gateway-ca, --gateway-cert and --gateway-key cannot be used; check that they are PEM and "
+        "belong together",
+    ),
+    ("Failed parsing HTTP/2", ": what listens there is not a gRPC server; name the gateway's gRPC listener"),
+    ("Domain name not found", ": there is no such host; check the name in --gateway"),
+    ("address lookup failed", ": its name cannot be looked up; check --gateway and the name service"),
+)
+
+
+def _unauthenticated(details: str, where: str, token: TokenOrigin) -> str:
+    if not token.path:
+        return f"{where} wants a token; name the file that holds it with --token-file"
+    if token.missing:
+        return (
+            f"{where} wants a token, and {token.path} gave none: {token.missing}; its admin token is the file "
+            "admin.token in its data directory, name it with --token-file"
+        )
+    reason = f" ({details})" if details else ""
+    return (
+        f"{where} does not accept the token in {token.path}{reason}; its admin token is the file admin.token in its "
+        "data directory, name it with --token-file"
+    )

@@ -1,0 +1,187 @@
+"""The gateway's records in words and as JSON. Pure; no credential's value is in either, whatever the gateway sent."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pointsman.cli.show import block, heading, moment, told
+from pointsman.cli.table import table
+from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
+from pointsman.core.route import DEFAULT_TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from pointsman.rpc.gen.control_pb2 import Account, Route, RouteChange, SandboxToken
+    from pointsman.rpc.gen.datamodel_pb2 import Provider
+
+_REDACTED = "REDACTED"
+_PROVIDER_HEAD = ("NAME", "TYPE", "CREDENTIAL_KEYS", "CONFIG_KEYS")
+_ROUTE_HEAD = ("NAME", "KIND", "PROVIDER", "MODEL", "TIMEOUT", "VERSION", "PROBLEM")
+_TOKEN_HEAD = ("NAME", "STATE", "ROUTE", "CREATED", "EXPIRES")
+_ACCOUNT_HEAD = ("NAME", "CREATED")
+NOT_CONFIGURED = "  Not configured"
+_NOUNS = {INFERENCE_LOCAL: "Gateway inference", SANDBOX_SYSTEM: "System inference"}
+
+
+def provider_lines(provider: "Provider") -> list[str]:
+    """One record: what it is, and which keys it has."""
+    return block(
+        "Provider:",
+        (
+            ("Id", provider.id),
+            ("Name", provider.name),
+            ("Type", provider.type),
+            ("Credential keys", _keys(provider.credentials)),
+            ("Config", ", ".join(f"{key}={value}" for key, value in sorted(provider.config.items())) or "none"),
+        ),
+    )
+
+
+def _keys(mapping: Any) -> str:
+    return ", ".join(sorted(mapping)) or "none"
+
+
+def provider_rows(providers: Sequence["Provider"]) -> list[str]:
+    """A table of records."""
+    return _rows(
+        _PROVIDER_HEAD,
+        [(each.name, each.type, str(len(each.credentials)), str(len(each.config))) for each in providers],
+    )
+
+
+def provider_json(provider: "Provider") -> dict[str, Any]:
+    """One record."""
+    return {
+        "id": provider.id,
+        "name": provider.name,
+        "type": provider.type,
+        "credentials": dict.fromkeys(sorted(provider.credentials), _REDACTED),
+        "config": dict(sorted(provider.config.items())),
+    }
+
+
+def noun(route_name: str) -> str:
+    """What a route is called in a heading."""
+    return _NOUNS.get(route_name) or f"Route {route_name}"
+
+
+def timeout_words(seconds: int) -> str:
+    """A stored timeout; 0 stands for the default."""
+    return f"{seconds}s" if seconds else f"{DEFAULT_TIMEOUT_SECONDS}s (default)"
+
+
+def change_lines(change: "RouteChange", done: str) -> list[str]:
+    """What a route is after a change; `done` says which change."""
+    route = change.route
+    lines = block(f"{noun(route.name)} {done}:", (("Route", route.name), *_route_pairs(route)))
+    if change.verified:
+        lines += ["  Validated Endpoints:"]
+        lines += [f"    - {told(each.url)} ({told(each.protocol)})" for each in change.validated_endpoints]
+    return lines
+
+
+def route_lines(route_name: str, route: "Route | None") -> list[str]:
+    """One route, or that there is none."""
+    if route is None:
+        return [heading(f"{noun(route_name)}:"), "", NOT_CONFIGURED]
+    return block(f"{noun(route_name)}:", _route_pairs(route))
+
+
+def _route_pairs(route: "Route") -> list[tuple[str, str]]:
+    pairs = [
+        ("Provider", route.provider_name),
+        ("Model", route.model),
+        ("Version", str(route.version)),
+        ("Timeout", timeout_words(route.timeout_secs)),
+    ]
+    return [*pairs, ("Problem", route.problem)] if route.problem else pairs
+
+
+def route_rows(routes: Sequence["Route"]) -> list[str]:
+    """A table of routes."""
+    return _rows(
+        _ROUTE_HEAD,
+        [
+            (
+                each.name,
+                each.kind,
+                each.provider_name,
+                each.model,
+                timeout_words(each.timeout_secs),
+                str(each.version),
+                each.problem or "-",
+            )
+            for each in routes
+        ],
+    )
+
+
+def route_json(route: "Route") -> dict[str, Any]:
+    """One route; a timeout of 0 stands for the default."""
+    return {
+        "name": route.name,
+        "kind": route.kind,
+        "provider": route.provider_name,
+        "model": route.model,
+        "timeout_seconds": route.timeout_secs,
+        "version": route.version,
+        "problem": route.problem or None,
+    }
+
+
+def change_json(change: "RouteChange") -> dict[str, Any]:
+    """A route after a change, and what a verification reached."""
+    return {
+        **route_json(change.route),
+        "verified": change.verified,
+        "validated_endpoints": [{"url": each.url, "protocol": each.protocol} for each in change.validated_endpoints],
+    }
+
+
+def token_state(token: "SandboxToken", now: float) -> str:
+    """valid, expired or revoked."""
+    if token.revoked_at_ms:
+        return "revoked"
+    return "expired" if token.expires_at_ms and token.expires_at_ms <= now * 1000 else "valid"
+
+
+def token_rows(tokens: Sequence["SandboxToken"], now: float) -> list[str]:
+    """A table of tokens."""
+    return _rows(
+        _TOKEN_HEAD,
+        [
+            (
+                each.name,
+                token_state(each, now),
+                each.route or INFERENCE_LOCAL,
+                moment(each.created_at_ms) or "-",
+                moment(each.expires_at_ms) or "never",
+            )
+            for each in tokens
+        ],
+    )
+
+
+def token_json(token: "SandboxToken", now: float) -> dict[str, Any]:
+    """What may be known of a token."""
+    return {
+        "name": token.name,
+        "account": token.account,
+        "state": token_state(token, now),
+        "route": token.route or INFERENCE_LOCAL,
+        "created_at": moment(token.created_at_ms),
+        "expires_at": moment(token.expires_at_ms),
+        "revoked_at": moment(token.revoked_at_ms),
+    }
+
+
+def account_rows(accounts: Sequence["Account"]) -> list[str]:
+    """A table of accounts."""
+    return _rows(_ACCOUNT_HEAD, [(each.name, moment(each.created_at_ms) or "-") for each in accounts])
+
+
+def account_json(account: "Account") -> dict[str, Any]:
+    """One account."""
+    return {"name": account.name, "created_at": moment(account.created_at_ms)}
+
+
+def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return table(head, [tuple(told(cell) for cell in row) for row in rows])
