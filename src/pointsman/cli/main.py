@@ -4,10 +4,16 @@ import sys
 
 import click
 
+from pointsman.cli.account import account
 from pointsman.cli.commands import Commands
 from pointsman.cli.doctor import doctor
 from pointsman.cli.gateway import gateway
+from pointsman.cli.inference import inference
+from pointsman.cli.provider import provider
+from pointsman.cli.route import route
 from pointsman.cli.sandbox import sandbox
+from pointsman.cli.status import status
+from pointsman.cli.token import token
 from pointsman.core.version import VERSION
 
 _FAILED = 1
@@ -33,6 +39,12 @@ def cli() -> None:
 cli.add_command(doctor)
 cli.add_command(gateway)
 cli.add_command(sandbox)
+cli.add_command(account)
+cli.add_command(inference)
+cli.add_command(provider)
+cli.add_command(route)
+cli.add_command(status)
+sandbox.add_command(token)
 
 
 def main() -> None:
