@@ -9,7 +9,7 @@ import pytest
 from pointsman.rpc.gen import control_pb2, datamodel_pb2, inference_pb2, openshell_pb2
 from tests.support.canary import KEY
 from tests.support.client_commands import run_client
-from tests.support.scripted_control import Answer, Refusal, ScriptedGateway, scripted_control
+from tests.support.scripted_control import Answer, Refusal, ScriptedControl, scripted_control
 
 WORK = datamodel_pb2.Provider(
     id="p-1",
@@ -70,7 +70,7 @@ def route_named(request: control_pb2.GetRouteRequest) -> control_pb2.Route:
 
 
 @pytest.fixture(scope="module")
-def gateway() -> Iterator[ScriptedGateway]:
+def gateway() -> Iterator[ScriptedControl]:
     answers: dict[str, Answer] = {
         "Health": lambda _: openshell_pb2.HealthResponse(status=openshell_pb2.SERVICE_STATUS_HEALTHY, version="0.1.0"),
         "GetStatus": lambda _: STATUS,
@@ -225,27 +225,27 @@ out   revoked  inference.local  2020-09-13T12:26:40Z  never
 
 
 @pytest.mark.parametrize("command", TEXTS, ids=lambda command: command.replace(" ", "_"))
-def test_a_command_prints_exactly_this(gateway: ScriptedGateway, command: str) -> None:
+def test_a_command_prints_exactly_this(gateway: ScriptedControl, command: str) -> None:
     result = run_client(gateway.url, *command.split())
     assert (result.stdout, result.stderr, result.exit_code) == (TEXTS[command].replace("{gateway}", gateway.url), "", 0)
 
 
 @pytest.mark.parametrize("command", TEXTS, ids=lambda command: command.replace(" ", "_"))
-def test_every_command_says_the_same_as_json_without_a_credential(gateway: ScriptedGateway, command: str) -> None:
+def test_every_command_says_the_same_as_json_without_a_credential(gateway: ScriptedControl, command: str) -> None:
     result = run_client(gateway.url, *command.split(), "-o", "json")
     assert result.exit_code == 0, result.output
     json.loads(result.stdout)
     assert KEY not in result.output
 
 
-def test_the_fields_of_json_are_these(gateway: ScriptedGateway) -> None:
+def test_the_fields_of_json_are_these(gateway: ScriptedControl) -> None:
     def document(command: str) -> object:
         return json.loads(run_client(gateway.url, *command.split(), "-o", "json").stdout)
 
     main = {
         "name": "inference.local",
         "kind": "direct",
-        "provider": "work",
+        "provider_name": "work",
         "model": "gpt",
         "timeout_seconds": 0,
         "version": 3,
@@ -273,7 +273,7 @@ def test_the_fields_of_json_are_these(gateway: ScriptedGateway) -> None:
         "name": "old",
         "account": "default",
         "state": "expired",
-        "route": "inference.local",
+        "route": "",
         "created_at": "2020-09-13T12:26:40Z",
         "expires_at": "2020-09-13T12:27:40Z",
         "revoked_at": None,

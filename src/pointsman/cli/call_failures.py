@@ -49,7 +49,7 @@ def failure_text(failure: Failure, gateway: GatewayAddress, token: TokenOrigin) 
                 "program listens there"
             )
         case "UNAUTHENTICATED":
-            return _unauthenticated(details, where, token)
+            return _unauthenticated(where, token)
         case "PERMISSION_DENIED":
             reason = f": {details}" if details else "; only the admin token may do everything"
             return f"{where} does not let the token in {token.path} do this{reason}"
@@ -102,16 +102,11 @@ _CAUSES = (
 )
 
 
-def _unauthenticated(details: str, where: str, token: TokenOrigin) -> str:
+def _unauthenticated(where: str, token: TokenOrigin) -> str:
     if not token.path:
         return f"{where} wants a token; name the file that holds it with --token-file"
     if token.missing:
-        return (
-            f"{where} wants a token, and {token.path} gave none: {token.missing}; its admin token is the file "
-            "admin.token in its data directory, name it with --token-file"
-        )
-    reason = f" ({details})" if details else ""
-    return (
-        f"{where} does not accept the token in {token.path}{reason}; its admin token is the file admin.token in its "
-        "data directory, name it with --token-file"
-    )
+        problem = f"wants a token, and {token.path} gave none: {token.missing}"
+    else:
+        problem = f"does not accept the token in {token.path}: it is another gateway's, or not valid any more"
+    return f"{where} {problem}; the admin token is admin.token in its data directory, name it with --token-file"

@@ -11,10 +11,10 @@ from pointsman.core.profiles import profile_for
 from pointsman.core.provider import LONGEST_VALUE
 from pointsman.core.secret import Secret
 
-_COMPATIBLE = "openai_compatible"
-_COMPATIBLE_KEYS = ("OPENAI_API_KEY",)
-"""What programs that speak OpenAI's dialect read their key from, whoever serves it."""
 _STANDARD_INPUT = "-"
+_NOBODYS = "BASE_URL"
+"""A variable of this name may be about anything."""
+_USER_INFO = re.compile(r"://[^/?#]*@")
 _LOOKS_SECRET = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 
 
@@ -98,6 +98,8 @@ def read_config(flags: Iterable[str], *, may_delete: bool) -> dict[str, str]:
             raise WrongFlag(f"--config{_name(key)} is given twice; give each key once")
         if value and _LOOKS_SECRET.search(key):
             raise WrongFlag(f"--config{_name(key)} looks like a credential, and config is shown; use --credential")
+        if _USER_INFO.search(value):
+            raise WrongFlag(f"--config{_name(key)} has user info before '@', and config is shown; leave it out")
         if not value and not may_delete:
             raise WrongFlag(f"--config{_name(key)}= has no value; write KEY=VALUE")
         found[key] = value
@@ -119,11 +121,11 @@ def unused_base_url(provider_type: str, environ: Mapping[str, str], config: Mapp
     """A variable that points this type's clients elsewhere and that the record will not follow; empty for none."""
     profile = profile_for(provider_type)
     names = profile.base_url_config_keys if profile else ()
-    return next((name for name in names if environ.get(name, "").strip() and name not in config), "")
+    if any(name in config for name in names):
+        return ""
+    return next((name for name in names if name != _NOBODYS and environ.get(name, "").strip()), "")
 
 
 def _variables_of(provider_type: str) -> tuple[str, ...]:
     profile = profile_for(provider_type)
-    if profile is not None:
-        return profile.credential_key_names
-    return _COMPATIBLE_KEYS if provider_type.strip().lower() == _COMPATIBLE else ()
+    return profile.credential_key_names if profile is not None else ()

@@ -119,7 +119,7 @@ def route_json(route: "Route") -> dict[str, Any]:
     return {
         "name": route.name,
         "kind": route.kind,
-        "provider": route.provider_name,
+        "provider_name": route.provider_name,
         "model": route.model,
         "timeout_seconds": route.timeout_secs,
         "version": route.version,
@@ -161,12 +161,12 @@ def token_rows(tokens: Sequence["SandboxToken"], now: float) -> list[str]:
 
 
 def token_json(token: "SandboxToken", now: float) -> dict[str, Any]:
-    """What may be known of a token."""
+    """What may be known of a token; an empty route is the one that all share."""
     return {
         "name": token.name,
         "account": token.account,
         "state": token_state(token, now),
-        "route": token.route or INFERENCE_LOCAL,
+        "route": token.route,
         "created_at": moment(token.created_at_ms),
         "expires_at": moment(token.expires_at_ms),
         "revoked_at": moment(token.revoked_at_ms),

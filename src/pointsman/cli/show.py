@@ -40,18 +40,32 @@ def moment(milliseconds: int) -> str | None:
 
 
 def show_lines(lines: Sequence[str]) -> None:
-    """Print text; emphasis only for a terminal whose user did not decline it by NO_COLOR."""
-    click.echo("\n".join(lines), color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    """Print text; emphasis only for a terminal whose user did not decline it by NO_COLOR. Raises NotShown."""
+    _print("\n".join(lines), color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
 
 
 def show_json(document: Any) -> None:
-    """Print JSON for programs."""
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+    """Print JSON for programs. Raises NotShown."""
+    _print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode(), color=False)
 
 
 def show(output: str, lines: Sequence[str], document: Any) -> None:
-    """Print the one form or the other."""
+    """Print the one form or the other. Raises NotShown."""
     if output == "json":
         show_json(document)
     else:
         show_lines(lines)
+
+
+class NotShown(click.ClickException):
+    """What was asked was done, and could not be printed."""
+
+
+def _print(text: str, *, color: bool) -> None:
+    try:
+        click.echo(text, color=color)
+    except OSError as error:
+        # Whatever is still buffered would fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reason = (error.strerror or "failed").lower()
+        raise NotShown(f"it is done, but the answer could not be written: {reason}") from None

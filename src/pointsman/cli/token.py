@@ -12,7 +12,7 @@ import click
 from pointsman.cli.call import Access, client_options
 from pointsman.cli.lifetime import read_lifetime
 from pointsman.cli.records import token_json, token_rows
-from pointsman.cli.show import moment, output_option, show, show_json, show_lines, told
+from pointsman.cli.show import NotShown, moment, output_option, show, show_json, show_lines, told
 from pointsman.core.candidate import INFERENCE_LOCAL
 from pointsman.core.route import RESERVED_NAMES
 
@@ -80,6 +80,10 @@ def create(access: Access, name: str, output: str, out: str | None, **wanted: st
     if out is not None:
         show(output, [f"Wrote the token of {told(name)} to {told(out)}"], {**document, "file": out})
         return
+    try:
+        show(output, [answer.token], {**document, "token": answer.token})
+    except NotShown as error:
+        raise click.ClickException(_lost(str(error), name)) from None
     if output == "text":
         end = moment(answer.sandbox_token.expires_at_ms)
         how_long = f"expires {end}" if end else "never expires"
@@ -88,7 +92,6 @@ def create(access: Access, name: str, output: str, out: str | None, **wanted: st
             f"'pointsman sandbox token revoke {told(name)}' ends it",
             err=True,
         )
-    show(output, [answer.token], {**document, "token": answer.token})
 
 
 @contextlib.contextmanager
@@ -101,7 +104,7 @@ def _new_file(path: str | None) -> Iterator[IO[str] | None]:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or "is not a path").lower()
-        raise click.ClickException(f"--out {told(path)}: {reason}; name a file that does not exist yet") from None
+        raise click.ClickException(f"--out {told(path)}: {reason}; choose a new file") from None
     with os.fdopen(descriptor, "w") as file:
         try:
             yield file
@@ -116,10 +119,11 @@ def _write(file: IO[str], value: str, option: str, name: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     except OSError as error:
-        raise click.ClickException(
-            f"{option}: {(error.strerror or 'failed').lower()}; the token exists but is lost: 'pointsman sandbox token "
-            f"revoke {told(name)}', then make another"
-        ) from None
+        raise click.ClickException(_lost(f"{option}: {(error.strerror or 'failed').lower()}", name)) from None
+
+
+def _lost(problem: str, name: str) -> str:
+    return f"{problem}; nobody has the token: 'pointsman sandbox token revoke {told(name)}', then make another"
 
 
 @token.command(name="list")

@@ -73,14 +73,15 @@ def test_a_text_from_far_away_cannot_command_the_terminal_or_fill_it() -> None:
 
 def test_a_refused_token_is_named_by_its_file() -> None:
     assert text("UNAUTHENTICATED", "it expired") == (
-        "the gateway at http://127.0.0.1:8782 does not accept the token in /data/admin.token (it expired); its admin "
-        "token is the file admin.token in its data directory, name it with --token-file"
+        "the gateway at http://127.0.0.1:8782 does not accept the token in /data/admin.token: it is another "
+        "gateway's, or not valid any more; the admin token is admin.token in its data directory, name it with "
+        "--token-file"
     )
 
 
 def test_a_token_that_was_not_there_is_said_to_be_missing() -> None:
     missing = TokenOrigin("/data/admin.token", "no such file or directory")
-    assert "and /data/admin.token gave none: no such file or directory; its admin" in text(
+    assert "and /data/admin.token gave none: no such file or directory; the admin" in text(
         "UNAUTHENTICATED", token=missing
     )
     assert text("UNAUTHENTICATED", gateway=TLS, token=TokenOrigin("")) == (

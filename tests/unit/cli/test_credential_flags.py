@@ -110,6 +110,13 @@ def test_a_credential_is_kept_out_of_config_which_is_shown(key: str) -> None:
     assert read_config([f"{key}="], may_delete=True) == {key: ""}
 
 
+def test_a_password_in_a_url_is_kept_out_of_config_too() -> None:
+    with pytest.raises(WrongFlag, match="OPENAI_BASE_URL has user info") as caught:
+        read_config([f"OPENAI_BASE_URL=https://user:{KEY}@models.example/v1"], may_delete=False)
+    assert KEY not in str(caught.value)
+    assert read_config(["A=https://models.example/v1/@me"], may_delete=False)
+
+
 @pytest.mark.parametrize("key", ["TOKENIZER", "MAX_TOKENS", "KEY_ID", "OPENAI_BASE_URL"])
 def test_a_config_key_that_only_resembles_one_is_let_through(key: str) -> None:
     assert read_config([f"{key}=x"], may_delete=False) == {key: "x"}
@@ -144,3 +151,5 @@ def test_a_base_url_of_the_environment_that_is_not_taken_is_noticed() -> None:
     assert unused_base_url("openai", environ, {"OPENAI_BASE_URL": "x"}) == ""
     assert unused_base_url("openai", {}, {}) == ""
     assert unused_base_url("anthropic", environ, {}) == ""
+    assert unused_base_url("openai_compatible", {"BASE_URL": "/app"}, {}) == ""
+    assert unused_base_url("openai_compatible", environ, {"BASE_URL": "mock://x"}) == ""
