@@ -118,7 +118,7 @@ def test_any_2xx_is_enough_without_its_body() -> None:
     async def main() -> None:
         for given in answers.values():
             async with probed_upstream(given) as upstream:
-                assert await verified(resolved(upstream.url))
+                assert await verified(resolved(upstream.url), ProbeLimits(seconds=10, body_seconds=99))
                 assert len(upstream.requests) == 1
 
     run(main())
@@ -236,7 +236,19 @@ def test_a_refusal_without_an_end_is_judged_by_its_beginning() -> None:
     run(main())
 
 
-def test_silence_ends_with_the_limit_for_all_probes_together() -> None:
+def test_probes_that_are_each_in_time_may_be_too_slow_together() -> None:
+    slow: list[Answer] = [iter([SHAPE.replace(b"Length: 30", b"Length: 31"), None]) for _ in range(5)]
+
+    async def main() -> None:
+        async with probed_upstream(*slow) as upstream:
+            text = await refused(resolved(upstream.url), ProbeLimits(seconds=0.6, body_seconds=0.2))
+            assert len(upstream.requests) < 5
+        assert "the upstream cannot be reached (no answer within 0.6 s)" in text
+
+    run(main())
+
+
+def test_silence_ends_with_the_limit() -> None:
     async def main() -> None:
         async with probed_upstream(SHAPE, None) as upstream:
             text = await refused(resolved(upstream.url), ProbeLimits(seconds=0.3))

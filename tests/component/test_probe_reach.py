@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trustme
 
-from pointsman.gateway.probe import Prober
+from pointsman.gateway.probe import ProbeLimits, Prober
 from tests.support.canary import KEY, Finder
 from tests.support.name_server import in_own_network
 from tests.support.probed_upstream import answer, probed_upstream
@@ -135,6 +135,21 @@ def test_a_caller_who_goes_away_during_the_handshake_or_the_body_ends_it() -> No
                     verifying.cancel()
                 await upstream.all_left()
                 assert verifying.cancelled()
+
+    run(main())
+
+
+def test_a_refusal_that_does_not_end_is_let_go_of_before_the_next_probe_waits() -> None:
+    endless = iter([b"HTTP/1.1 400 No\r\nContent-Length: 9\r\n\r\n", None])
+
+    async def main() -> None:
+        limits = ProbeLimits(body_seconds=0.05)
+        async with probed_upstream(endless, None) as upstream, asyncio.TaskGroup() as group:
+            verifying = group.create_task(Prober(limits).verify(resolved(upstream.url), "prod"))
+            async with asyncio.timeout(10):
+                while (upstream.connections, upstream.open) != (2, 1):
+                    await asyncio.sleep(0.005)
+            verifying.cancel()
 
     run(main())
 

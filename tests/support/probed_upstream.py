@@ -27,7 +27,7 @@ class ProbedUpstream:
         """Bytes that answers in pieces came to."""
         self.asked = asyncio.Event()
         self._answers = iter(answers)
-        self._open = 0
+        self.open = 0
         self._all_left = asyncio.Event()
         self._all_left.set()
 
@@ -38,7 +38,7 @@ class ProbedUpstream:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        self._open += 1
+        self.open += 1
         self._all_left.clear()
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -51,8 +51,8 @@ class ProbedUpstream:
             writer.close()
             with suppress(ConnectionError, ssl.SSLError):
                 await writer.wait_closed()
-            self._open -= 1
-            if not self._open:
+            self.open -= 1
+            if not self.open:
                 self._all_left.set()
 
     async def _give(self, given: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
