@@ -133,6 +133,7 @@ def test_a_real_server_is_verified() -> None:
 # Refusals
 
 
+@pytest.mark.guarantee("G7")
 def test_verify_stops_on_credentials_failure_and_tells_nothing_of_the_key() -> None:
     echo = json.dumps({"error": {"message": f"Incorrect API key: {KEY}", "code": KEY.lower()[:9], "type": "not_a_key"}})
 
@@ -192,6 +193,7 @@ def test_verify_all_probes_request_shape_returns_first() -> None:
     run(main())
 
 
+@pytest.mark.guarantee("G7")
 def test_a_redirect_is_not_followed_but_named() -> None:
     async def main() -> None:
         async with probed_upstream(OK) as elsewhere:
@@ -211,6 +213,7 @@ def test_a_redirect_is_not_followed_but_named() -> None:
 LIMITS = ProbeLimits(body_bytes=100)
 
 
+@pytest.mark.guarantee("G7")
 @pytest.mark.parametrize(("size", "told"), [(100, "HTTP 400 not_a_key"), (101, "HTTP 400)")])
 def test_a_refusal_is_read_up_to_its_limit(size: int, told: str) -> None:
     body = b'{"error":{"code":"not_a_key"}'.ljust(size - 1) + b"}"
@@ -222,6 +225,7 @@ def test_a_refusal_is_read_up_to_its_limit(size: int, told: str) -> None:
     run(main())
 
 
+@pytest.mark.guarantee("G7")
 def test_a_refusal_without_an_end_is_judged_by_its_beginning() -> None:
     head = b"HTTP/1.1 401 No\r\nTransfer-Encoding: chunked\r\n\r\n"
     flood = itertools.chain([head], itertools.repeat(b"1000\r\n" + b"x" * 4096 + b"\r\n"))
@@ -236,6 +240,7 @@ def test_a_refusal_without_an_end_is_judged_by_its_beginning() -> None:
     run(main())
 
 
+@pytest.mark.guarantee("G7")
 def test_probes_that_are_each_in_time_may_be_too_slow_together() -> None:
     slow: list[Answer] = [iter([SHAPE.replace(b"Length: 30", b"Length: 31"), None]) for _ in range(5)]
 
@@ -248,6 +253,7 @@ def test_probes_that_are_each_in_time_may_be_too_slow_together() -> None:
     run(main())
 
 
+@pytest.mark.guarantee("G7")
 def test_silence_ends_with_the_limit() -> None:
     async def main() -> None:
         async with probed_upstream(SHAPE, None) as upstream:

@@ -29,6 +29,7 @@ def test_a_name_that_does_not_resolve_is_a_connectivity_failure() -> None:
     assert "(cannot resolve no-such-host.invalid:" in run(refused(resolved("http://no-such-host.invalid/v1")))
 
 
+@pytest.mark.guarantee("G7")
 def test_a_name_that_means_a_metadata_address_is_not_dialled() -> None:
     result = in_own_network("probe", [])
     assert "cannot be reached (metadata.example has no address that may be dialled)" in result["text"]
@@ -70,10 +71,12 @@ def test_an_upstream_that_the_system_trusts_is_verified(authority: trustme.CA) -
     run(main())
 
 
+@pytest.mark.guarantee("U4")
 def test_an_unknown_authority_is_a_connectivity_failure_and_gets_no_request(authority: trustme.CA) -> None:
     check_untrusted(server_context(authority, "localhost"))
 
 
+@pytest.mark.guarantee("U4")
 @pytest.mark.usefixtures("trusted")
 def test_a_certificate_of_another_name_is_a_connectivity_failure_and_gets_no_request(authority: trustme.CA) -> None:
     check_untrusted(server_context(authority, "example.com"))
@@ -191,6 +194,7 @@ def open_sockets() -> int:
     return sum(name.startswith("socket:") for name in names)
 
 
+@pytest.mark.guarantee("U5")
 def test_proxies_and_credentials_of_the_environment_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +214,7 @@ def test_proxies_and_credentials_of_the_environment_are_ignored(
     run(main())
 
 
+@pytest.mark.guarantee("G7")
 def test_no_failure_shows_the_key() -> None:
     finder = Finder({"key": KEY})
     echo = KEY.encode()

@@ -196,6 +196,7 @@ def test_other_refusals_are_about_the_request(body: bytes) -> None:
 # What is told of an answer
 
 
+@pytest.mark.guarantee("G7")
 @pytest.mark.parametrize(
     ("body", "word"),
     [
@@ -229,6 +230,7 @@ def test_a_word_with_a_piece_of_the_key_is_not_told(piece: slice) -> None:
         assert judged(401, error(code=word, type=word.lower()), KEY).cause == "HTTP 401"
 
 
+@pytest.mark.guarantee("G7")
 @pytest.mark.parametrize("size", [3, 4, 8])
 def test_a_word_around_four_characters_of_the_key_is_not_told(size: int) -> None:
     word = f"_{KEY[-size:].lower()}_"
@@ -242,6 +244,7 @@ def test_without_a_key_or_with_a_trivial_one_every_word_is_told() -> None:
         assert failure.cause == "HTTP 401 not_authorised"
 
 
+@pytest.mark.guarantee("G7")
 @given(
     st.integers(300, 599),
     st.lists(st.one_of(st.integers(0, 40).map(lambda at: KEY[at : at + PIECE]), st.sampled_from('_.-aZ"{}\n')))

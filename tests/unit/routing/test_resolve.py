@@ -131,6 +131,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.guarantee("U2")
 @pytest.mark.parametrize("url", REFUSED)
 def test_a_base_url_that_leads_nowhere_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(Unresolvable, match=REFUSED[url]) as raised:
