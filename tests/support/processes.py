@@ -95,7 +95,30 @@ def proxy_process(
     file = directory / "routes.yaml"
     file.write_text(routes)
     file.chmod(0o600)
-    command = [POINTSMAN, "sandbox", "proxy", "--inference-routes", str(file), "--listen", "127.0.0.1:0"]
+    with _started(directory, "--inference-routes", str(file), *options, environ=environ, stdout=stdout) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def following_process(
+    url: str, token: str, directory: Path, *options: str, environ: Mapping[str, str] | None = None
+) -> Iterator[ProxyProcess]:
+    """Start the proxy on a gateway."""
+    file = directory / "sandbox.token"
+    file.write_text(token)
+    file.chmod(0o600)
+    with _started(directory, "--gateway", url, "--token-file", str(file), *options, environ=environ) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def _started(
+    directory: Path,
+    *options: str,
+    environ: Mapping[str, str] | None = None,
+    stdout: int = subprocess.DEVNULL,
+) -> Iterator[ProxyProcess]:
+    command = [POINTSMAN, "sandbox", "proxy", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(
         [*command, "--ca-dir", str(directory / "ca"), *options],
         stderr=subprocess.PIPE,

@@ -1,0 +1,137 @@
+"""A gateway beyond loopback: its certificate is verified, ours is shown, and no proxy variable diverts the line."""
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+import trustme
+
+from tests.support.follower import Follower
+from tests.support.processes import following_process
+from tests.support.scripted_gateway import ScriptedGateway, resolved
+
+MOCK = resolved("mock://canned")
+LOADED = ["routes_loaded", "inference_enabled"]
+UNREACHABLE = ["fetch_failed gateway_unreachable"]
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def ca_file(authority: trustme.CA, tmp_path: Path) -> str:
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    return str(tmp_path / "ca.pem")
+
+
+def credentials(authority: trustme.CA, name: str = "localhost", *, mutual: bool = False) -> grpc.ServerCredentials:
+    leaf = authority.issue_cert(name)
+    chain = b"".join(each.bytes() for each in leaf.cert_chain_pems)
+    root = authority.cert_pem.bytes() if mutual else None
+    return grpc.ssl_server_credentials([(leaf.private_key_pem.bytes(), chain)], root, require_client_auth=mutual)
+
+
+def test_a_gateway_is_verified_against_the_given_authority(authority: trustme.CA, ca_file: str, tmp_path: Path) -> None:
+    files = {"ca_file": ca_file}
+    with (
+        ScriptedGateway(MOCK, credentials=credentials(authority)) as gateway,
+        Follower(gateway, tmp_path, files=files) as follower,
+    ):
+        follower.poll()
+        assert follower.events() == LOADED
+
+
+def test_a_gateway_of_another_authority_or_name_gets_no_token(
+    authority: trustme.CA, ca_file: str, tmp_path: Path
+) -> None:
+    for server, files in (
+        (credentials(trustme.CA()), {"ca_file": ca_file}),
+        (credentials(authority), {}),  # the public authorities know nothing of it
+        (credentials(authority, "gateway.example"), {"ca_file": ca_file}),
+    ):
+        with (
+            ScriptedGateway(MOCK, credentials=server) as gateway,
+            Follower(gateway, tmp_path, files=files) as follower,
+        ):
+            follower.poll()
+            assert follower.events() == UNREACHABLE
+            assert gateway.fetches == 0
+
+
+def test_a_gateway_that_wants_a_certificate_gets_ours(authority: trustme.CA, ca_file: str, tmp_path: Path) -> None:
+    ours = authority.issue_cert("sandbox.example")
+    ours.private_key_and_cert_chain_pem.write_to_path(tmp_path / "ours.pem")
+    both = {"certificate_file": str(tmp_path / "ours.pem"), "key_file": str(tmp_path / "ours.pem")}
+    for files, expected in (({"ca_file": ca_file, **both}, LOADED), ({"ca_file": ca_file}, UNREACHABLE)):
+        with (
+            ScriptedGateway(MOCK, credentials=credentials(authority, mutual=True)) as gateway,
+            Follower(gateway, tmp_path, files=files) as follower,
+        ):
+            follower.poll()
+            assert follower.events() == expected
+
+
+def test_an_authority_that_is_exchanged_on_disk_is_taken_at_the_next_poll(
+    authority: trustme.CA, tmp_path: Path
+) -> None:
+    path = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(path)
+    with (
+        ScriptedGateway(MOCK, credentials=credentials(authority)) as gateway,
+        Follower(gateway, tmp_path, files={"ca_file": str(path)}) as follower,
+    ):
+        follower.poll()
+        authority.cert_pem.write_to_path(path)
+        follower.poll()
+        assert follower.events() == [*UNREACHABLE, "fetch_recovered", *LOADED]
+
+
+class Lurker:
+    """Listens where proxy variables lead, and counts who comes."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.visitors = 0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._listener.accept()[0].close()
+                self.visitors += 1
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(10)
+        self._listener.close()
+
+
+@pytest.fixture
+def lurker() -> Iterator[Lurker]:
+    lurker = Lurker()
+    yield lurker
+    lurker.close()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_proxy_variables_do_not_divert_the_line_to_the_gateway(
+    authority: trustme.CA, ca_file: str, tmp_path: Path, lurker: Lurker, tls: bool
+) -> None:
+    names = ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    environ = {**os.environ, **dict.fromkeys(names, lurker.url), "no_proxy": "", "NO_PROXY": ""}
+    server = credentials(authority) if tls else None
+    with ScriptedGateway(MOCK, credentials=server) as gateway:
+        options = ["--gateway-ca", ca_file] if tls else []
+        with following_process(gateway.url, gateway.token, tmp_path, *options, environ=environ) as proxy:
+            assert gateway.fetches >= 1
+            assert any(" routes_loaded source=gateway " in line for line in proxy.lines)
+    assert lurker.visitors == 0
