@@ -50,6 +50,9 @@ def parse_address(text: str) -> Address:
         address = ipaddress.ip_address(host[1:-1] if bracketed else host)
     except ValueError:
         raise ValueError("has a name or a broken address where an IP address belongs") from None
-    if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
-        raise ValueError("has an address with a zone")
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            raise ValueError("has an address with a zone")
+        if address.ipv4_mapped is not None:
+            raise ValueError("has an IPv4 address in IPv6 spelling")
     return Address(str(address), int(port))

@@ -25,7 +25,6 @@ from pointsman.config.text_file import Unreadable, decode, read_bytes
 from pointsman.config.wording import nearest, shown, shown_variable
 from pointsman.config.yaml_positions import NOTHING, STRING, Mapping, Node, Scalar, read_document
 
-_OPTION, _VARIABLE, _FILE = range(3)
 _NOT_YET = "remove it, or wait for a version that does"
 
 
@@ -68,9 +67,14 @@ class Complaints:
         self._found.extend((place, problem) for problem in problems)
 
     def raise_any(self) -> None:
-        """Raises SettingsError if there are any, in the order of files and lines."""
+        """Raises SettingsError if there are any: the file's by line, then variables, then options."""
         if self._found:
-            raise SettingsError(tuple(sorted(set(self._found))))
+            raise SettingsError(tuple(sorted(set(self._found), key=_order)))
+
+
+def _order(found: tuple[str, Problem]) -> tuple[bool, bool, str, Problem]:
+    place, problem = found
+    return place.startswith("--"), place.startswith(PREFIX), place, problem
 
 
 def gather(
@@ -119,7 +123,7 @@ class _FileReader:
     def read(self, mapping: Mapping, section: str) -> None:
         """Take the keys of the file, or of a section, whose name then ends in a dot."""
         for key, (line, node) in mapping.entries.items():
-            path = section + key
+            path = section + key if "." not in key else ""  # `listen.grpc: …` is one key to YAML, and not ours
             if path in BY_PATH:
                 self._value(path, line, node)
             elif path in SECTIONS:

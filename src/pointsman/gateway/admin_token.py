@@ -63,18 +63,26 @@ def _make(path: Path, token: str) -> None:
 def _read(path: Path) -> Secret:
     """Raises FileNotFoundError, OSError, CannotStart."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise CannotStart(f"{path} is not a regular file; remove it, and a new one is made at the next start")
-        if status.st_uid not in (0, os.geteuid()):
-            raise CannotStart(f"{path} belongs to another user; remove it, and a new one is made at the next start")
-        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise CannotStart(f"{path} is open to other users; remove it if they may have read it, else chmod 600 it")
-        text = file.read(LONGEST + 1).decode("ascii", "replace").removesuffix("\n").removesuffix("\r")
+    try:
+        _check(path, os.fstat(descriptor))
+        data = os.read(descriptor, LONGEST + 3)
+    finally:
+        os.close(descriptor)
+    text = data.decode("ascii", "replace").removesuffix("\n").removesuffix("\r")
     if not SHORTEST <= len(text) <= LONGEST or not all("!" <= character <= "~" for character in text):
         raise CannotStart(
             f"{path} is not one line of {SHORTEST} characters or more, without spaces; remove it, and a new one is "
             "made at the next start"
         )
     return Secret(text)
+
+
+def _check(path: Path, status: os.stat_result) -> None:
+    """Raises CannotStart unless only we can have written it and only we can read it."""
+    anew = "a new one is made at the next start"
+    if not stat.S_ISREG(status.st_mode):
+        raise CannotStart(f"{path} is not a regular file; remove it, and {anew}")
+    if status.st_uid not in (0, os.geteuid()):
+        raise CannotStart(f"{path} belongs to another user; remove it, and {anew}")
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise CannotStart(f"{path} is open to other users; remove it if they may have read it, else chmod 600 it")
