@@ -38,7 +38,7 @@ def paths(api: RunningApi) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for route in api.api.routes:
         assert isinstance(route, APIRoute)
-        found.setdefault(route.path.replace("{name}", "openai"), set()).update(route.methods)
+        found.setdefault(route.path.replace("{name}", "openai"), set()).update(route.methods or ())
     return {path: methods | ({"HEAD"} if "GET" in methods else set()) for path, methods in found.items()}
 
 

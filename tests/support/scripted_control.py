@@ -1,142 +1,69 @@
-"""A gateway that a test plays: a real gRPC server that answers bundles as it is told to."""
+"""A gRPC server that answers as a test tells it to, for what no real gateway would do."""
 
-import socket
-import threading
-import time
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
-from pointsman.rpc.gen import inference_pb2, inference_pb2_grpc
-from tests.support.canary import KEY, TOKEN
+from pointsman.rpc.gen import control_pb2, inference_pb2, openshell_pb2
 
-Message = inference_pb2.GetInferenceBundleResponse
-Fault = Callable[[grpc.ServicerContext], None]
-"""Called in place of an answer; it aborts the call, or holds it up."""
-
-
-def resolved(base_url: str, **changes: Any) -> inference_pb2.ResolvedRoute:
-    """A route that speaks chat completions."""
-    values: dict[str, Any] = {
-        "name": "inference.local",
-        "base_url": base_url,
-        "protocols": ["openai_chat_completions"],
-        "api_key": KEY,
-        "model_id": "first-model",
-        "provider_type": "openai",
-    }
-    return inference_pb2.ResolvedRoute(**{**values, **changes})
+Answer = Callable[[Any], Message]
 
 
-<<<<<<<< HEAD:tests/support/scripted_gateway.py
-def aborts(code: grpc.StatusCode, details: str = "") -> Fault:
-    """A call that ends in a status."""
-========
+class Refusal(Exception):
+    """Raised by an answer: the call ends with this status."""
+
+    def __init__(self, code: grpc.StatusCode, text: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
 class ScriptedControl(grpc.GenericRpcHandler):
     """Answers by method name; what has no answer is UNIMPLEMENTED. Remembers what came."""
->>>>>>>> 18e62da (Client commands: no password in config, a token nobody got is said to be lost, one name per field with REST):tests/support/scripted_control.py
 
-    def fault(context: grpc.ServicerContext) -> NoReturn:
-        context.abort(code, details)
-
-    return fault
-
-
-class ScriptedGateway(inference_pb2_grpc.InferenceServicer):
-    """Serves what `bundle` or `fault` say at the time of the call, to whoever has the token, and counts the calls."""
-
-    def __init__(self, *routes: inference_pb2.ResolvedRoute, credentials: grpc.ServerCredentials | None = None) -> None:
-        self.bundle = Message(revision="r0")
-        self.fault: Fault | None = None
-        self.token = TOKEN
-        self.fetches = 0
-        self.released = threading.Event()
-        """Ends what `hang` holds up."""
-        self._revisions = 0
-        self._credentials = credentials
-        self._changed = threading.Condition()
-        self._server: grpc.Server | None = None
-        with socket.create_server(("127.0.0.1", 0)) as chosen:
-            self.port: int = chosen.getsockname()[1]
-        self.serve(*routes)
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
+        self._answers = answers
+        self.port = 0
+        self.requests: list[tuple[str, Message]] = []
+        self.metadata: list[dict[str, str]] = []
+        files = (control_pb2.DESCRIPTOR, inference_pb2.DESCRIPTOR, openshell_pb2.DESCRIPTOR)
+        self._methods = {
+            f"/{service.full_name}/{method.name}": method
+            for file in files
+            for service in file.services_by_name.values()
+            for method in service.methods
+        }
 
     @property
     def url(self) -> str:
-        if self._credentials is not None:
-            return f"https://localhost:{self.port}"
         return f"http://127.0.0.1:{self.port}"
 
-    def serve(self, *routes: inference_pb2.ResolvedRoute) -> None:
-        """Answer these from now on, as another revision, and without faults."""
-        self._revisions += 1
-        self.bundle, self.fault = Message(routes=routes, revision=f"r{self._revisions}"), None
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        method = self._methods.get(handler_call_details.method)
+        answer = self._answers.get(method.name) if method else None
+        if method is None or answer is None:
+            return None
 
-    def hang(self, context: grpc.ServicerContext, seconds: float = 30) -> None:
-        """A fault: no answer for so long, or until `released`."""
-        self.released.wait(seconds)
+        def behaviour(request: Message, context: grpc.ServicerContext) -> Message:
+            self.requests.append((method.name, request))
+            self.metadata.append({key: str(value) for key, value in context.invocation_metadata()})
+            try:
+                return answer(request)
+            except Refusal as refusal:
+                context.abort(refusal.code, refusal.text)
 
-    def start(self) -> None:
-        """Listen, on the same port every time."""
-        server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
-        inference_pb2_grpc.add_InferenceServicer_to_server(self, server)
-        address = f"127.0.0.1:{self.port}"
-        if self._credentials is None:
-            server.add_insecure_port(address)
-        else:
-            server.add_secure_port(address, self._credentials)
-        server.start()
-        self._server = server
-
-    def stop(self) -> None:
-        """Listen no more, and cut what is connected."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.stop(None).wait(10)
-
-    def __enter__(self) -> "ScriptedGateway":
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.released.set()
-        self.stop()
-
-    def GetInferenceBundle(self, request: inference_pb2.GetInferenceBundleRequest, context: Any) -> Message:
-        given = dict(context.invocation_metadata()).get("authorization")
-        with self._changed:
-            self.fetches += 1
-            answer, fault = self.bundle, self.fault
-            self._changed.notify_all()
-        if fault is not None:
-            fault(context)
-        if given != f"Bearer {self.token}":
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, f"no such token: {given}")
-        return answer
-
-    def SetClusterInference(self, request: Any, context: Any) -> NoReturn:
-        context.abort(grpc.StatusCode.UNIMPLEMENTED, "no sandbox asks for this")
-        raise AssertionError
-
-    GetClusterInference = SetClusterInference
-
-    def wait_for_fetches(self, more: int = 1, seconds: float = 20) -> None:
-        """Until so many more calls have begun: two, for one that began after now to have been answered."""
-        with self._changed:
-            wanted = self.fetches + more
-            assert self._changed.wait_for(lambda: self.fetches >= wanted, seconds), "nobody asks for bundles"
+        return grpc.unary_unary_rpc_method_handler(
+            behaviour,
+            request_deserializer=GetMessageClass(method.input_type).FromString,
+            response_serializer=GetMessageClass(method.output_type).SerializeToString,
+        )
 
 
-<<<<<<<< HEAD:tests/support/scripted_gateway.py
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Ask again and again for what another thread or process brings about."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.005)
-========
 @contextlib.contextmanager
 def scripted_control(
     answers: Mapping[str, Answer], credentials: grpc.ServerCredentials | None = None
@@ -153,4 +80,3 @@ def scripted_control(
         yield gateway
     finally:
         server.stop(0).wait(10)
->>>>>>>> 18e62da (Client commands: no password in config, a token nobody got is said to be lost, one name per field with REST):tests/support/scripted_control.py
