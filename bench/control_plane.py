@@ -70,6 +70,11 @@ def bare(answer: bytes) -> "contextlib.AbstractContextManager[tuple[int, str]]":
     return started([sys.executable, str(Path(__file__).with_name("bare_grpc.py")), answer.hex()], "grpc=")
 
 
+def admin_of(directory: str) -> Metadata:
+    """What an admin's calls carry."""
+    return (("authorization", f"Bearer {Path(directory, 'admin.token').read_text().strip()}"),)
+
+
 async def furnish(address: str, admin: Metadata, providers: int, sandboxes: int) -> list[Metadata]:
     """Fill a gateway; the tokens of its sandboxes."""
     async with grpc.aio.insecure_channel(address) as channel:
@@ -146,7 +151,7 @@ async def polled(address: str, pid: int, tokens: list[Metadata], seconds: float)
 async def measure(options: argparse.Namespace) -> int:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as directory, gateway(directory) as (pid, address):
-        admin = (("authorization", f"Bearer {Path(directory, 'admin.token').read_text().strip()}"),)
+        admin = admin_of(directory)
         tokens = await furnish(address, admin, options.providers, options.sandboxes)
         async with grpc.aio.insecure_channel(address) as channel:
             stub = inference_pb2_grpc.InferenceStub(channel)
