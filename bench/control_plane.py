@@ -162,12 +162,13 @@ async def measure(options: argparse.Namespace) -> int:
             bare_times = await fetch_times(bare_address, tokens[0], options.fetches)
             bare_share, _ = await polled(bare_address, bare_pid, tokens, options.seconds)
     middle, bare_middle = statistics.median(times), statistics.median(bare_times)
+    late = times[len(times) * 99 // 100]
     print(
-        f"bundle fetch, {options.providers} providers: p50 {middle:.2f} ms, p99 {times[len(times) * 99 // 100]:.2f} ms; "
+        f"bundle fetch, {options.providers} providers: p50 {middle:.2f} ms, p99 {late:.2f} ms; "
         f"{middle / bare_middle:.2f} × a bare grpc.aio server ({bare_middle:.2f} ms)"
     )
     print(
-        f"{options.sandboxes} sandboxes polling every {INTERVAL_SECONDS:g} s ({fetches} fetches): {share:.1%} of a core; "
+        f"{options.sandboxes} sandboxes, a poll every {INTERVAL_SECONDS:g} s ({fetches} fetches): {share:.1%} of a core; "
         f"{share / bare_share:.2f} × a bare grpc.aio server ({bare_share:.1%})"
     )
     return 0

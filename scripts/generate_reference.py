@@ -1,7 +1,8 @@
 """Writes the generated pages of docs/reference, or with --check says which have drifted.
 
 Limits come from `core/limits.py` with their comments, errors from the classes of `core/errors.py`, the command line
-from its own --help, guarantees from `tests/guarantees` and the markers of the tests.
+from its own --help, settings from `config/setting_keys.py`, guarantees from `tests/guarantees` and the markers of the
+tests.
 """
 
 import dataclasses
@@ -110,12 +111,21 @@ def events_page() -> str:
     return _NOTE + reference_events.events_page()
 
 
+def settings_page() -> str:
+    """Every setting of the gateway."""
+    sys.path.insert(0, str(ROOT))
+    from scripts import reference_settings
+
+    return _NOTE + reference_settings.settings_page()
+
+
 PAGES = {
     "limits.md": limits_page,
     "errors.md": errors_page,
     "cli.md": cli_page,
     "events.md": events_page,
     "guarantees.md": guarantees_page,
+    "gateway-configuration.md": settings_page,
 }
 
 

@@ -1,0 +1,95 @@
+"""The gateway's data listener in a thread of its own, for tests that drive it with blocking sockets."""
+
+import asyncio
+import io
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, TypeVar
+
+import uvloop
+
+from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.events.operation_log import OperationLog
+from pointsman.gateway.data_listener import DataListener
+from pointsman.testing import FakeClock
+from tests.support.raw_client import RawClient
+
+T = TypeVar("T")
+
+
+async def healthy() -> bool:
+    return True
+
+
+class DataDoor:
+    """Serves one port, in clear text or with TLS; its time stands still until it is told to move."""
+
+    def __init__(
+        self,
+        is_healthy: Callable[[], Awaitable[bool]] = healthy,
+        context: ssl.SSLContext | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.clock = FakeClock()
+        self._is_healthy, self._context, self._limits = is_healthy, context, limits
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._socket.getsockname()
+        self._lines = io.StringIO()
+        self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="data door")
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run something on the listener's loop and wait for it."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)
+
+    def __enter__(self) -> "DataDoor":
+        self._thread.start()
+        self.call(self._open())
+        return self
+
+    async def _open(self) -> None:
+        self.log = OperationLog(lines=self._lines, wall_clock=time.time)
+        self.listener = DataListener(self.log, self._is_healthy, limits=self._limits, clock=self.clock)
+        await self.listener.serve(self._socket, self._context)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        try:
+            self.call(self._close())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(10)
+
+    async def _close(self) -> None:
+        await self.listener.close()
+        await asyncio.sleep(0.01)  # a turn for closed transports to say goodbye
+        self.leftover = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    def connect(self) -> RawClient:
+        return RawClient(socket.create_connection(self.address, 10))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, after the listener has taken all that was sent to it."""
+
+        async def pass_time() -> None:
+            for _ in range(12):
+                await asyncio.sleep(0)
+            self.clock.advance(seconds)
+            self.listener.enforce_deadlines()
+
+        self.call(pass_time())
+
+    def logged(self) -> str:
+        async def flush() -> None:
+            self.log.flush()
+
+        self.call(flush())
+        return self._lines.getvalue()
