@@ -67,6 +67,7 @@ def test_the_table_is_of_every_path_there_is(api: RunningApi) -> None:
     assert [route.path for route in api.api.routes if isinstance(route, PublicRoute)] == ["/health"]
 
 
+@pytest.mark.guarantee("G1")
 @pytest.mark.parametrize("who", WRONG)
 def test_without_a_valid_token_every_method_of_every_path_is_refused(api: RunningApi, who: str) -> None:
     assert set(statuses(api, WRONG[who], {})) == {401}
@@ -77,6 +78,7 @@ def test_two_tokens_are_none(api: RunningApi) -> None:
     assert api.raw(STATUS % tokens.encode()).startswith(b"HTTP/1.1 401 ")
 
 
+@pytest.mark.guarantee("G1")
 def test_a_sandboxes_token_opens_nothing(api: RunningApi) -> None:
     assert set(statuses(api, api.sandbox_bearer("nothing"), {})) == {403}
 
@@ -86,12 +88,14 @@ def test_a_sandboxes_token_opens_nothing_for_another_account_either(api: Running
     assert set(statuses(api, headers, {})) == {403}
 
 
+@pytest.mark.guarantee("G1")
 def test_a_revoked_token_is_no_token(api: RunningApi) -> None:
     bearer = api.sandbox_bearer("revoked")
     assert api.delete("/sandbox-tokens/revoked").status == 200
     assert set(statuses(api, bearer, {})) == {401}
 
 
+@pytest.mark.guarantee("G1")
 def test_the_admin_is_let_in_everywhere(api: RunningApi) -> None:
     found = statuses(api, BEARER, {})
     assert not {401, 403, 405, 415, 500} & set(found), found
@@ -116,6 +120,7 @@ def test_an_account_named_twice_is_refused(api: RunningApi) -> None:
     assert api.raw(STATUS % fields.encode()).startswith(b"HTTP/1.1 400 ")
 
 
+@pytest.mark.guarantee("G1")
 def test_accounts_see_only_their_own(api: RunningApi) -> None:
     theirs = {**BEARER, "x-pointsman-account": "theirs"}
     assert api.post("/accounts", {"name": "theirs"}).status == 201
@@ -134,6 +139,7 @@ def test_accounts_see_only_their_own(api: RunningApi) -> None:
     assert api.get("/providers/hidden", headers=theirs).status == 200
 
 
+@pytest.mark.guarantee("G1")
 def test_a_caller_is_known_before_a_byte_of_the_body_is_read(api: RunningApi) -> None:
     head = f"POST /api/v1/providers HTTP/1.1\r\nhost: a\r\ncontent-length: {10**9}\r\nexpect: 100-continue\r\n\r\n"
     assert api.raw(head.encode(), until=b"}}").startswith(b"HTTP/1.1 401 ")

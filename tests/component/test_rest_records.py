@@ -224,6 +224,7 @@ def test_head_is_get_without_its_body(api: RunningApi, path: str) -> None:
     assert head.headers["content-length"] == get.headers["content-length"] == str(len(get.body))
 
 
+@pytest.mark.guarantee("G3")
 def test_no_answer_gives_a_credential_away(api: RunningApi) -> None:
     answers = [
         api.post("/providers", OPENAI),

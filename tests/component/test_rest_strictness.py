@@ -285,6 +285,7 @@ IN_WRONG_PLACES: dict[str, tuple[str, str, Any]] = {
 }
 
 
+@pytest.mark.guarantee("G3")
 @pytest.mark.parametrize("place", IN_WRONG_PLACES)
 def test_a_key_in_a_wrong_place_is_not_repeated(api: RunningApi, place: str) -> None:
     method, path, body = IN_WRONG_PLACES[place]
@@ -323,3 +324,19 @@ def test_a_path_that_can_name_nothing_is_refused(api: RunningApi, name: str) -> 
     for kind in ("providers", "routes"):
         assert api.get(f"/{kind}/{quote(name, safe='')}").status == 400
         assert api.delete(f"/{kind}/{quote(name, safe='')}").status == 400
+
+
+def test_a_length_and_an_encoding_together_are_not_two_requests(api: RunningApi) -> None:
+    hidden = b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"
+    head = b"POST /health HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ncontent-length: %d\r\n\r\n0\r\n\r\n"
+    answer = api.raw(head % (len(hidden) + 5) + hidden)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "status"), [(b"1.0", b"200"), (b"1.1", b"200"), (b"2.0", b"505"), (b"0.9", b"505")]
+)
+def test_http_is_1(api: RunningApi, version: bytes, status: bytes) -> None:
+    answer = api.raw(b"GET /health HTTP/%b\r\nhost: a\r\nconnection: close\r\n\r\n" % version)
+    assert answer.split(b" ")[1] == status

@@ -3,8 +3,9 @@
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pointsman.core.control_errors import ControlError, InvalidRequest
 from pointsman.gateway.rest.admission import log_internal
-from pointsman.gateway.rest.refusals import InternalError, error_response
+from pointsman.gateway.rest.refusals import InternalError, NoSuchVersion, error_response
 
 _HEADERS = {
     "cache-control": "no-store",
@@ -22,6 +23,9 @@ class Boundary:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if (refusal := _refusal(scope)) is not None:
+            await error_response(refusal, headers={"connection": "close", **_HEADERS})(scope, receive, send)
             return
         if scope["method"] == "HEAD":
             # Whoever carries the answer out still sees HEAD, and leaves the body away.
@@ -46,3 +50,13 @@ class Boundary:
             else:
                 # The server logs what it is given, and the original's text may hold what the request held.
                 raise ConnectionAbortedError("the answer broke off") from None
+
+
+def _refusal(scope: Scope) -> ControlError | None:
+    """What the server's parser lets pass, and others on the way might read in another way."""
+    if scope["http_version"] not in ("1.0", "1.1"):
+        return NoSuchVersion("send HTTP/1.1")
+    names = {name for name, _ in scope["headers"]}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        return InvalidRequest("content-length and transfer-encoding exclude each other; send one")
+    return None

@@ -64,6 +64,13 @@ class NoSuchMethod(ControlError):
     http_status = 405
 
 
+class NoSuchVersion(ControlError):
+    """Another HTTP than 1.0 and 1.1."""
+
+    code = "HTTP_VERSION_NOT_SUPPORTED"
+    http_status = 505
+
+
 class InternalError(ControlError):
     """Ours. The text tells nothing; the log tells where."""
 

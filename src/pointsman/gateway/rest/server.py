@@ -86,12 +86,21 @@ class ControlServer:
         # Given ready-made: uvicorn would read the files only when it starts to serve.
         config.ssl = context
         self._server = _Listening(config)
+        # From here on a client that comes is kept waiting, not refused.
+        sock.listen(config.backlog)
         self._sock = sock
         self._ended = asyncio.Event()
         self._is_serving = False
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._server.server_state.connections)
+
     async def serve(self) -> None:
         """Serve until `close`. Cancelling it closes, too."""
+        if self._server.should_exit:
+            return
         self._is_serving = True
         try:
             await self._server.serve(sockets=[self._sock])
