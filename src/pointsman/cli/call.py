@@ -32,8 +32,8 @@ _DATA_DIR = "POINTSMAN_DATA_DIR"
 """The gateway's own variable for where its data is; whoever exports it need not name the token as well."""
 ANSWER_SECONDS = 30.0
 """How long a call that only asks the gateway's own store may take."""
-VERIFY_SECONDS = 300.0
-"""A verification may try five dialects, twice the first, for 30 s each."""
+VERIFY_SECONDS = 120.0
+"""A verification ends within 30 s, and begins again when the records changed meanwhile."""
 _QUIET_SECONDS = 2.0
 """Whoever waits longer than this on a terminal is told what for."""
 _TICK_SECONDS = 1.0
