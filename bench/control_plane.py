@@ -168,7 +168,7 @@ async def measure(options: argparse.Namespace) -> int:
         f"{middle / bare_middle:.2f} × a bare grpc.aio server ({bare_middle:.2f} ms)"
     )
     print(
-        f"{options.sandboxes} sandboxes, a poll every {INTERVAL_SECONDS:g} s ({fetches} fetches): {share:.1%} of a core; "
+        f"{options.sandboxes} sandboxes polling every {INTERVAL_SECONDS:g} s: {fetches} polls, {share:.1%} of a core; "
         f"{share / bare_share:.2f} × a bare grpc.aio server ({bare_share:.1%})"
     )
     return 0

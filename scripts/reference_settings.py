@@ -33,9 +33,9 @@ what to do; the gateway then exits with 1.
 
 """
 _RULES = """
-Paths may be relative: in the file to its directory, elsewhere to the working directory. One that begins with `~` is refused. A key
-without a value, and an empty variable, count as absent. An unknown key or variable is an error that names the nearest
-one; keys that begin with `x-` are yours, for YAML anchors. The file has at most {largest} KiB.
+Paths may be relative: in the file to its directory, elsewhere to the working directory. One that begins with `~` is
+refused. A key without a value, and an empty variable, count as absent. An unknown key or variable is an error that
+names the nearest one; keys that begin with `x-` are yours, for YAML anchors. The file has at most {largest} KiB.
 
 Variables of other commands may be set beside them: {clients} and those that begin with `{prefix}`.
 
