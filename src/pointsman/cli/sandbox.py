@@ -143,6 +143,8 @@ def run_command(
     _warn_of_reach(log.path, isolation, others["expose"])
     try:
         source = _route_source(routes, gateway)
+        if gateway.token_file and routes is None:
+            _warn_of_token(gateway.token_file, isolation, others["expose"])
         resources = Resources(others.pop("memory"), others.pop("cpus"))
         asked = RunOptions(
             source,
@@ -183,13 +185,27 @@ def _warn_of_reach(log: str, isolation: str, exposed: tuple[str, ...]) -> None:
     """Say it when the command will be able to change the log of what it does."""
     if not log or log == "-" or isolation == "none":
         return
-    place = Path(os.path.realpath(log))
-    if any(place.is_relative_to(os.path.realpath(tree)) for tree in (".", *exposed)):
+    if _is_shown(log, exposed):
         click.echo(
             f"pointsman: warning: COMMAND may be able to cut or move --ocsf-log {log}; keep it out of what COMMAND "
             "may change",
             err=True,
         )
+
+
+def _warn_of_token(token_file: str, isolation: str, exposed: tuple[str, ...]) -> None:
+    """Say it when a token that is exchanged while the command runs would lie before it."""
+    if isolation != "none" and _is_shown(token_file, exposed):
+        click.echo(
+            f"pointsman: warning: --token-file {token_file} lies in what COMMAND may use; it is covered, but not one "
+            "that takes its place; keep it elsewhere",
+            err=True,
+        )
+
+
+def _is_shown(path: str, exposed: tuple[str, ...]) -> bool:
+    place = Path(os.path.realpath(path))
+    return any(place.is_relative_to(os.path.realpath(tree)) for tree in (".", *exposed))
 
 
 def _route_source(routes: str | None, gateway: GatewayOptions) -> "RouteSource":

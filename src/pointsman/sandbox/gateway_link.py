@@ -30,6 +30,8 @@ _NEW_CHANNEL = ("gateway_unreachable", "gateway_timeout")
 """After these a connection may be one that leads nowhere, and certificates on disk may be newer."""
 _TOO_LARGE = "larger than max"
 """How gRPC words that an answer exceeds our own limit; the status alone may also be the gateway's."""
+_MOST_TOLD = 60
+"""Characters of the gateway's own words where a next step follows, for an event is cut at 200."""
 _NEXT_STEPS = {
     "token_refused": "make another with 'pointsman sandbox token create NAME' and write it into the token file",
     "not_permitted": "use a sandbox's token, from 'pointsman sandbox token create NAME'",
@@ -106,7 +108,7 @@ class GatewayLink:
         if self._token.appears_in(text):
             text = error.code().name
         next_step = _NEXT_STEPS.get(reason, "")
-        return FetchFailed(reason, self._told(f"{text}; {next_step}" if next_step else text))
+        return FetchFailed(reason, self._told(f"{text[:_MOST_TOLD]}; {next_step}" if next_step else text))
 
     def _told(self, text: str) -> str:
         return f"{self._routes.gateway.url}: {text}"
