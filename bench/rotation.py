@@ -4,7 +4,8 @@
 
 A real `pointsman sandbox proxy --gateway` stands between clients that never stop, half of them with streams, and an
 upstream that notes which key came when. `--gateway MODULE:FUNCTION` names what starts the gateway: a context manager
-that is given a directory and gives a ChangingGateway; the default is the tests' scripted one.
+that is given a directory and gives a ChangingGateway; `bench.rotation:scripted`
+is the tests' scripted one, and a real gateway is the default.
 """
 
 import argparse
@@ -225,7 +226,7 @@ def main() -> int:
     parser.add_argument("--rotations", type=int, default=100)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between two polls")
-    parser.add_argument("--gateway", default="bench.rotation:scripted", metavar="MODULE:FUNCTION")
+    parser.add_argument("--gateway", default="bench.real_gateway:running", metavar="MODULE:FUNCTION")
     options = parser.parse_args()
     module, _, function = options.gateway.partition(":")
     start: GatewayStart = getattr(importlib.import_module(module), function)
