@@ -32,7 +32,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """One server for all. A test that stops it starts it again."""
+    """One server for all: making one takes seconds. A test that stops it starts it again."""
     with postgres_server() as server:
         yield server
 

@@ -98,6 +98,10 @@ class PostgresServer:
                     ready.set()
         ready.set()
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT: it ends its clients' sessions and itself."""
         assert self._process is not None

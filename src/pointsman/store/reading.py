@@ -10,7 +10,7 @@ from sqlalchemy.engine import CursorResult
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
-from pointsman.core.control_errors import StoreUnavailable
+from pointsman.core.control_errors import ControlError, StoreUnavailable
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
 from pointsman.core.sandbox_token import SandboxToken
@@ -46,12 +46,15 @@ class SqlReader:
     def __init__(self, connection: AsyncConnection, cipher: CredentialCipher) -> None:
         self._connection = connection
         self._cipher = cipher
+        self.failure: ControlError | None = None
+        """Of the first statement that failed: after it the transaction is not whole."""
 
     async def _execute(self, statement: Executable) -> CursorResult[*tuple[Any, ...]]:
         try:
             return await self._connection.execute(statement)
         except FAILURES as error:
             problem = problem_of(error)
+        self.failure = self.failure or problem
         raise problem
 
     async def generation(self) -> int:

@@ -15,6 +15,8 @@ _DRIVERS = {
     "postgresql+asyncpg": "postgresql+asyncpg",
     "postgres": "postgresql+asyncpg",
 }
+_TLS_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_PARAMETERS = {"sqlite": (), "postgresql": ("host", "port", "sslmode", "sslrootcert")}
 _EXAMPLES = "sqlite:////var/lib/pointsman/pointsman.db or postgresql://USER:PASSWORD@HOST/DATABASE"
 
 
@@ -48,4 +50,11 @@ def read_url(text: str) -> URL:
     url = url.set(drivername=_DRIVERS[url.drivername])
     if not url.database or url.database == ":memory:":
         raise StoreRefused(f"the database URL names no database; write database_url as {_EXAMPLES}")
+    known = _PARAMETERS[url.get_backend_name()]
+    if any(name not in known or not isinstance(value, str) for name, value in url.query.items()):
+        raise StoreRefused(
+            f"the database URL has a parameter that is not known; after '?' may come: {', '.join(known) or 'nothing'}"
+        )
+    if url.query.get("sslmode", "prefer") not in _TLS_MODES:
+        raise StoreRefused(f"the database URL has an unknown sslmode; use one of: {', '.join(_TLS_MODES)}")
     return url

@@ -24,6 +24,8 @@ from pointsman.store.sqlite_file import prepare_file
 from pointsman.store.tables import key_check
 from pointsman.store.writing import SqlWriter
 
+_UNKNOWN_END = "the database was lost while a change was committed; look whether it was made, then try again"
+
 
 class SqlStore:
     """The Store of `interface`, for one event loop. Made by `open_store`."""
@@ -126,11 +128,14 @@ class _Transaction:
         return self
 
     async def commit(self) -> None:
+        if self.writer.failure is not None:
+            # PostgreSQL would take COMMIT, undo everything, and call that a success.
+            raise self.writer.failure
         try:
             return await self._connection.commit()
         except FAILURES as error:
             problem = problem_of(error)
-        raise problem
+        raise StoreUnavailable(_UNKNOWN_END) if isinstance(problem, StoreUnavailable) else problem
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
