@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pointsman.core.secret import Secret
 
-_NAMES = {"postgres": "postgresql"}
-"""What other programs call them."""
+_NAMES = {"postgres": "postgresql", "postgresql+asyncpg": "postgresql", "sqlite+aiosqlite": "sqlite"}
+"""What other programs call them; the drivers are those that are used anyway."""
 
 
 def read_database_url(text: str, directory: Path) -> str:
@@ -15,7 +15,7 @@ def read_database_url(text: str, directory: Path) -> str:
     """
     scheme, separator, rest = text.partition("://")
     scheme = _NAMES.get(scheme.lower(), scheme.lower())
-    if not separator or "+" in scheme or scheme not in ("sqlite", "postgresql"):
+    if not separator or scheme not in ("sqlite", "postgresql"):
         raise ValueError("has no scheme that is known")
     if any(character.isspace() for character in rest):
         raise ValueError("holds a space")

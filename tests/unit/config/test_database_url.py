@@ -20,6 +20,9 @@ HERE = Path("/here")
         ("SQLite:////data/x.db", "sqlite:////data/x.db"),
         ("postgresql://u:p@h:5/d?sslmode=require", "postgresql://u:p@h:5/d?sslmode=require"),
         ("postgres://h/d", "postgresql://h/d"),
+        ("postgresql+asyncpg://h/d", "postgresql://h/d"),
+        ("postgresql:///d?host=/run/postgresql", "postgresql:///d?host=/run/postgresql"),
+        ("sqlite+aiosqlite:////x.db", "sqlite:////x.db"),
     ],
 )
 def test_an_address_is_made_absolute_and_otherwise_left_alone(text: str, meant: str) -> None:
