@@ -119,6 +119,13 @@ def settings_page() -> str:
     return _NOTE + reference_settings.settings_page()
 
 
+def rest_page() -> str:
+    """Every path of the control API."""
+    from scripts import reference_rest
+
+    return _NOTE + reference_rest.rest_page()
+
+
 PAGES = {
     "limits.md": limits_page,
     "errors.md": errors_page,
@@ -126,6 +133,7 @@ PAGES = {
     "events.md": events_page,
     "guarantees.md": guarantees_page,
     "gateway-configuration.md": settings_page,
+    "rest.md": rest_page,
 }
 
 

@@ -5,6 +5,7 @@ operations of `gateway`, the same that gRPC calls.
 """
 
 from pointsman.gateway.rest.api import build_api
+from pointsman.gateway.rest.document import document
 from pointsman.gateway.rest.server import ControlServer, TlsFiles
 
-__all__ = ["ControlServer", "TlsFiles", "build_api"]
+__all__ = ["ControlServer", "TlsFiles", "build_api", "document"]

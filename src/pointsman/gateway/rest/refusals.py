@@ -17,6 +17,8 @@ _AT_LEAST = f"{{{_LONGEST_UNMASKED + 1},}}"
 _TOKENS = (re.compile(r"[A-Za-z0-9_\-+/=.~]" + _AT_LEAST), re.compile(r"[A-Za-z0-9_\-]" + _AT_LEAST))
 """With and without the characters that also join what we say to what was sent."""
 _EDGES = "_-+/=.~"
+_SHORTEST_STRIPPED = 16
+"""Characters of what is left without edges: one letter would be masked wherever it stands."""
 _VENDOR_KEY = re.compile(r"(sk|pk|rk|gsk|hf|xai|nvapi|AIza|ghp|pointsman-sandbox)[-_]?[A-Za-z0-9_-]{16,}")
 _RANDOM_RUN = re.compile(r"[A-Za-z0-9]{20,}")
 _MOST_PROBLEMS = 5
@@ -94,10 +96,10 @@ def masked(text: str, sent: Iterable[str]) -> str:
     everything = ""
     for pattern in _TOKENS:
         for found in sorted(pattern.findall(text), key=len, reverse=True):
-            token = found.strip(_EDGES)
             everything = everything or "\0".join(sent)
-            if len(token) > _LONGEST_UNMASKED and token in everything:
-                text = text.replace(token, "***")
+            for token in (found, found.strip(_EDGES)):
+                if len(token) >= _SHORTEST_STRIPPED and token in everything:
+                    text = text.replace(token, "***")
     return text
 
 

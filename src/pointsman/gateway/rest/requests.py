@@ -16,6 +16,7 @@ from pointsman.gateway.sandbox_tokens import LONGEST_LIFETIME_SECONDS
 REDACTED = "REDACTED"
 """What stands for every value of a credential."""
 _LARGEST_OFFSET = 10**9
+_NAME_RULE = f"{records.NAME_RULE.capitalize()}."
 
 
 def _no_credential(text: str) -> str:
@@ -50,7 +51,7 @@ Name = Annotated[
         min_length=1,
         max_length=records.LONGEST_NAME,
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9._\-]*[A-Za-z0-9])?$",
-        description=records.NAME_RULE,
+        description=_NAME_RULE,
     ),
 ]
 Key = Annotated[str, AfterValidator(_no_credential), Field(min_length=1, max_length=records.LONGEST_KEY)]
@@ -82,7 +83,7 @@ class _Request(BaseModel):
 class NewProvider(_Request):
     """A provider to create."""
 
-    name: Name | None = Field(default=None, description=f"{records.NAME_RULE}; made from the type when it is left out.")
+    name: Name | None = Field(default=None, description=f"{_NAME_RULE} Made from the type when it is left out.")
     type: str = Field(
         min_length=1, max_length=records.LONGEST_TYPE, description="openai, anthropic, nvidia or openai_compatible."
     )

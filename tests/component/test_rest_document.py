@@ -1,0 +1,153 @@
+"""The OpenAPI document: valid, and true of what the API really takes and answers."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from tests.support.rest import BEARER, OPENAI, RunningApi, rest_api
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=300),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(["mocked", "inference.local", "a", "openai", "no-such"]) | st.text(max_size=20)
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApi]:
+    with rest_api(tmp_path_factory.mktemp("document")) as api:
+        api.running.provide()
+        api.running.point()
+        yield api
+
+
+@pytest.fixture(scope="module")
+def document(api: RunningApi) -> dict[str, Any]:
+    answer = api.get("/openapi.json")
+    assert answer.status == 200
+    made: dict[str, Any] = answer.json
+    return made
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def resolved(document: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in value:
+        found: Any = document
+        for step in value["$ref"].removeprefix("#/").split("/"):
+            found = found[step]
+        value = found
+    return value
+
+
+def test_it_is_a_valid_openapi_document(document: dict[str, Any]) -> None:
+    assert document["openapi"].startswith("3.1")
+    OpenAPIV31SpecValidator(document).validate()
+
+
+def test_every_operation_says_who_may_and_how_it_fails(document: dict[str, Any]) -> None:
+    for method, path, operation in operations(document):
+        assert operation["description"], path
+        if path == "/health":
+            assert "security" not in operation
+            continue
+        assert operation["security"] == [{"admin": []}]
+        assert {"400", "401", "403", "404", "500", "503"} <= set(operation["responses"]), path
+        assert "422" not in operation["responses"]
+        assert ("requestBody" in operation) is (method in ("POST", "PUT", "PATCH"))
+        assert ("415" in operation["responses"]) is ("requestBody" in operation)
+    assert "ValidationError" not in json.dumps(document)
+
+
+def test_every_operation_has_a_name_of_its_own(document: dict[str, Any]) -> None:
+    names = [operation["operationId"] for _, _, operation in operations(document)]
+    assert len(names) == len(set(names))
+
+
+def test_nothing_that_is_asked_for_is_left_open(document: dict[str, Any]) -> None:
+    for _, path, operation in operations(document):
+        if "requestBody" in operation:
+            shape = resolved(document, operation["requestBody"]["content"]["application/json"]["schema"])
+            assert shape["additionalProperties"] is False, path
+
+
+class Checker:
+    """Holds answers against the document."""
+
+    def __init__(self, api: RunningApi, document: dict[str, Any]) -> None:
+        self._api = api
+        self._document = document
+
+    def check(self, method: str, path: str, names: dict[str, str], body: Any = None) -> int:
+        """Ask, and compare what comes with what the document promises; the status."""
+        url = path.replace("{name}", quote(names.get("name", ""), safe=""))
+        raw = None if body is None else json.dumps(body).encode()
+        answer = self._api.ask(method, url, raw)
+        if "{name}" in path and not names["name"]:
+            return answer.status  # another path
+        assert answer.status < 500, (method, url, raw)
+        operation = self._document["paths"][path][method.lower()]
+        if answer.status == 404 and "/" in names.get("name", ""):
+            return 404
+        promised = resolved(self._document, operation["responses"][str(answer.status)])
+        schema = promised["content"]["application/json"]["schema"]
+        Draft202012Validator({**schema, "components": self._document["components"]}).validate(answer.json)
+        return answer.status
+
+
+RIGHT: dict[str, Any] = {
+    "create_provider": OPENAI,
+    "update_provider": {"config": {"A": "b"}},
+    "set_route": {"provider_name": "mocked", "model": "m", "verify": False},
+    "update_route": {"timeout_seconds": 7, "verify": False},
+    "create_sandbox_token": {"name": "box"},
+    "create_account": {"name": "team"},
+}
+
+
+def test_right_requests_get_what_the_document_promises(api: RunningApi, document: dict[str, Any]) -> None:
+    checker, found = Checker(api, document), {}
+    names = {"provider": "mocked", "route": "inference.local", "token": "box"}
+    for method, path, operation in sorted(operations(document), key=lambda each: each[0] == "DELETE"):
+        name = operation["operationId"]
+        found[name] = checker.check(method, path, {"name": names.get(name.rpartition("_")[2], "")}, RIGHT.get(name))
+    # The provider is in use by the time that it would be deleted.
+    assert found.pop("delete_provider") == 409
+    assert set(found.values()) <= {200, 201}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_whatever_is_sent_the_answer_is_one_that_the_document_promises(
+    api: RunningApi, document: dict[str, Any], data: st.DataObject
+) -> None:
+    method, path, operation = data.draw(st.sampled_from(list(operations(document))))
+    body = None
+    if "requestBody" in operation:
+        shape = resolved(document, operation["requestBody"]["content"]["application/json"]["schema"])
+        right = RIGHT[operation["operationId"]]
+        fields = st.sampled_from([*shape["properties"], "unknown"])
+        changes = st.dictionaries(fields, VALUES, max_size=2)
+        body = data.draw(changes.map(lambda changed: {**right, "verify": False, **changed}) | changes | VALUES)
+        if isinstance(body, dict) and "verify" not in shape["properties"]:
+            body.pop("verify", None)
+        if isinstance(body, dict) and body.get("verify") is True:
+            body["verify"] = False
+    Checker(api, document).check(method, path, {"name": data.draw(NAMES)}, body)
+
+
+def test_the_document_is_for_the_admin_like_all_else(api: RunningApi) -> None:
+    assert api.get("/openapi.json", headers={}).status == 401
+    assert api.get("/openapi.json", headers=BEARER).headers["content-type"] == "application/json"
