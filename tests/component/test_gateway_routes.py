@@ -301,9 +301,11 @@ def test_no_request_reaches_the_system_route(upstream: Upstream, tmp_path: Path,
         assert upstream.saw_nothing()
 
 
-def test_an_answer_without_a_revision_is_taken_each_time(upstream: Upstream, tmp_path: Path) -> None:
+def test_an_answer_without_a_revision_is_looked_at_each_time(upstream: Upstream, tmp_path: Path) -> None:
     with ScriptedGateway() as gateway, Follower(gateway, tmp_path) as follower:
         for model in ("one", "two"):
             gateway.bundle = Message(routes=[resolved("mock://a", model_id=model)])
             follower.poll()
+            follower.poll()
             assert follower.ask().value(b"x-pointsman-model") == model.encode()
+        assert follower.events() == [*LOADED, "routes_updated"]

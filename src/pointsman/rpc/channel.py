@@ -25,6 +25,8 @@ LARGEST_ANSWER = 4 * MIB
 
 _LONGEST_BACKOFF_MS = 1000
 """Between two attempts to connect: well below the five seconds between two polls."""
+_LONGEST_CONNECT_MS = 4000
+"""For one attempt, TLS included; the option's name says nothing of it."""
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -78,7 +80,7 @@ def _options(largest_answer: int) -> list[tuple[str, int]]:
         ("grpc.use_local_subchannel_pool", 1),  # a channel made anew is to mean a connection made anew
         ("grpc.max_receive_message_length", largest_answer),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", _LONGEST_BACKOFF_MS),
+        ("grpc.min_reconnect_backoff_ms", _LONGEST_CONNECT_MS),
         ("grpc.max_reconnect_backoff_ms", _LONGEST_BACKOFF_MS),
     ]
 

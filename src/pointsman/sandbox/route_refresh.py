@@ -69,6 +69,7 @@ class RouteRefresh:
     def __init__(self) -> None:
         self.revision = ""
         """Of what is in force; empty at first."""
+        self._last: ReceivedBundle | None = None
         self._enabled: bool | None = None
         self._told: set[str] = set()
         self._failures = 0
@@ -88,9 +89,9 @@ class RouteRefresh:
             failures, self._failures = self._failures, 0
             self._told.clear()
             news.append(News(FETCH_RECOVERED, detail=f"{failures} fetch{'es' if failures > 1 else ''} had failed"))
-        if received is None:
+        if received is None or received == self._last:  # without a revision, equality is all there is to go by
             return Decision(news=tuple(news))
-        bundle = received.bundle
+        self._last, bundle = received, received.bundle
         self.revision = bundle.revision
         news.append(News(ROUTES_LOADED if self._enabled is None else ROUTES_UPDATED))
         news += [News(ROUTE_LEFT_OUT, "route_unusable", each.reason, each.route) for each in _some(received)]

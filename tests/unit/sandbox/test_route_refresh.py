@@ -40,6 +40,13 @@ def test_the_same_revision_changes_nothing_and_is_not_told() -> None:
     assert refresh.answered(None) == Decision()
 
 
+def test_the_same_bundle_without_a_revision_changes_nothing_either() -> None:
+    refresh = RouteRefresh()
+    assert told(refresh.answered(received("", CANDIDATE))) == ["routes_loaded", "inference_enabled"]
+    assert refresh.answered(received("", CANDIDATE)) == Decision()
+    assert told(refresh.answered(received(""))) == ["routes_updated", "inference_disabled"]
+
+
 def test_another_revision_is_an_update_and_says_when_there_are_routes_no_more_or_again() -> None:
     refresh = RouteRefresh()
     refresh.answered(received("r1", CANDIDATE))
