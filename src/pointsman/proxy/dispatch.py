@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from pathlib import PurePath
 
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.candidate_cache import CandidateCache
 from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol
 from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED, INTERNAL_ERROR
+from pointsman.core.fault_place import fault_place
 from pointsman.core.limits import Limits
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.printable import told_authority
@@ -118,7 +118,7 @@ class Dispatcher:
             raise
         except Exception as error:
             # Nothing below is meant to raise anything else; the client is told as little as of a broken upstream.
-            self._answer_error(UpstreamProtocol(f"internal error: {_place(error)}"), client, record)
+            self._answer_error(UpstreamProtocol(f"internal error: {fault_place(error)}"), client, record)
             record.fault, record.reason = INTERNAL_ERROR, "internal_error"
         finally:
             record.seconds = self._clock() - started
@@ -174,17 +174,6 @@ class Dispatcher:
         record.status = error.status
         own = _own_lines(record.request_id, 1 if record.candidate is not None else 0)
         client.write(error_answer(error, own, keep_alive=client.keep_alive))
-
-
-def _place(error: Exception) -> str:
-    """What was raised and where. Its own text may hold what it was about: a body, a header, a key."""
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    if where is None:
-        return type(error).__name__
-    code = where.tb_frame.f_code
-    return f"{type(error).__name__} in {code.co_qualname}, {PurePath(code.co_filename).name} line {where.tb_lineno}"
 
 
 def _candidate_lines(candidate: Candidate) -> bytes:

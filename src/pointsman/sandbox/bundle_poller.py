@@ -5,8 +5,8 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import PurePath
 
+from pointsman.core.fault_place import fault_place
 from pointsman.core.received_bundle import ReceivedBundle
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.record import RoutesState
@@ -48,7 +48,7 @@ class BundlePoller:
             decision = self._refresh.failed(failure)
         except Exception as error:
             # A bug of ours must not leave the sandbox with today's routes for good.
-            decision = self._refresh.failed(FetchFailed("internal_error", _place(error)))
+            decision = self._refresh.failed(FetchFailed("internal_error", fault_place(error)))
         self._carry_out(decision)
 
     def _carry_out(self, decision: Decision) -> None:
@@ -84,13 +84,3 @@ async def polling(poller: BundlePoller) -> AsyncIterator[None]:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-
-
-def _place(error: Exception) -> str:
-    """What was raised and where; its own text may hold what it was about."""
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    if where is None:
-        return type(error).__name__
-    return f"{type(error).__name__} in {PurePath(where.tb_frame.f_code.co_filename).name} line {where.tb_lineno}"

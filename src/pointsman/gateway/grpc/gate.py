@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
@@ -10,6 +9,7 @@ import grpc.aio
 
 from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError, InvalidRequest, NotPermitted, Unauthenticated
+from pointsman.core.fault_place import fault_place
 from pointsman.gateway.auth import Authenticator, Identity
 from pointsman.rpc.channel import ACCOUNT_KEY
 
@@ -66,7 +66,7 @@ class Gate(grpc.aio.ServerInterceptor):
             except Exception as error:  # aborting raises BaseException's own kin; what comes here is a bug
                 if isinstance(error, grpc.aio.AbortError):
                     raise
-                self._say(f"internal error in {method}: {_place(error)}")
+                self._say(f"internal error in {method}: {fault_place(error)}")
                 await context.abort(grpc.StatusCode.INTERNAL, "internal error; the gateway's log says where")
 
         return guarded
@@ -109,14 +109,3 @@ def _account(metadata: Mapping[str, str | bytes]) -> str:
     if not isinstance(account, str) or not account:
         raise InvalidRequest(f"{ACCOUNT_KEY} must name an account")
     return account
-
-
-def _place(error: Exception) -> str:
-    """What was raised and where. Its own text may hold what it was about, a credential included."""
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    if where is None:
-        return type(error).__name__
-    code = where.tb_frame.f_code
-    return f"{type(error).__name__} in {code.co_qualname}, {PurePath(code.co_filename).name} line {where.tb_lineno}"
