@@ -261,8 +261,8 @@ def test_clients_beyond_the_bound_are_told_so_and_let_in_when_another_has_gone()
         with data.connect() as third:
             answer = third.answer()
             assert (answer.status, json.loads(answer.body)["error"]["type"]) == (503, "server_error")
-            data.advance(2)
             assert third.read_to_end() == b""
+            data.advance(2)
         first.close()
         data.advance(0)
         with data.connect() as fourth:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import stat
@@ -26,10 +27,20 @@ def clean_environ(directory: Path, **more: str) -> dict[str, str]:
     return {**own, **ANY_PORTS, "POINTSMAN_DATA_DIR": str(directory / "data"), **more}
 
 
+def _allow_core_dumps() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+
+
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
-        [POINTSMAN, "gateway"], stderr=subprocess.PIPE, text=True, env=clean_environ(tmp_path), cwd=tmp_path
+        [POINTSMAN, "gateway"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environ(tmp_path),
+        cwd=tmp_path,
+        preexec_fn=_allow_core_dumps,
     )
     try:
         yield process
