@@ -9,6 +9,7 @@ import pytest
 
 from pointsman.core import provider as records
 from pointsman.core.route import LONGEST_MODEL, LONGEST_TIMEOUT_SECONDS
+from pointsman.gateway.rest.strict_request import MOST_KEYS
 from pointsman.gateway.sandbox_tokens import LONGEST_LIFETIME_SECONDS
 from tests.support.canary import KEY, Finder
 from tests.support.rest import BEARER, OPENAI, Pieces, RunningApi, rest_api
@@ -82,6 +83,12 @@ def test_a_body_that_is_not_json_with_one_meaning_is_refused(api: RunningApi, wh
     answer = api.post("/providers", UNREADABLE[what])
     assert (answer.status, answer.json["error"]["code"]) == (400, "invalid_argument")
     assert "JSON" in answer.error
+
+
+def test_an_object_has_at_most_a_thousand_keys(api: RunningApi) -> None:
+    for beyond, told in ((0, "at most 64 items"), (1, "at most 1000")):
+        config = {f"K{number}": "v" for number in range(MOST_KEYS + beyond)}
+        assert told in api.post("/providers", {**OPENAI, "config": config}).error
 
 
 @pytest.mark.parametrize(
@@ -159,7 +166,7 @@ def made(**changes: Any) -> dict[str, Any]:
         (made(credentials={"A": "REDACTED"}), "credentials.A"),
         (made(credentials={}), "credentials"),
         (made(credentials={"A": ""}), "credentials"),
-        (made(credentials={"A": "b\nc"}), "credential A"),
+        (made(credentials={"A": "b\0c"}), "credential A"),
         (made(config={"A": True}), "config.A"),
         (made(config={"A": 1.5}), "config.A"),
         (made(config={"": "b"}), "config"),
@@ -253,7 +260,7 @@ IN_WRONG_PLACES: dict[str, tuple[str, str, Any]] = {
     "the type": ("POST", "/providers", made(type=KEY * 2)),
     "a credential's key": ("POST", "/providers", made(credentials={KEY: "a"})),
     "a credential's key, too long": ("POST", "/providers", made(credentials={KEY * 6: "a"})),
-    "a credential's value with a line break": ("POST", "/providers", made(credentials={"A": KEY + "\n"})),
+    "a credential's value with a NUL": ("POST", "/providers", made(credentials={"A": KEY + "\0"})),
     "a credential's value, too long": ("POST", "/providers", made(credentials={"A": KEY * 200})),
     "credentials as text": ("POST", "/providers", made(credentials=KEY)),
     "credentials as a list": ("POST", "/providers", made(credentials=[KEY])),

@@ -18,7 +18,16 @@ def test_what_was_sent_and_is_long_is_masked_wherever_it_stands(joint: str) -> N
 
 
 def test_names_of_usual_length_stay() -> None:
-    assert masked(f"provider {LONG[1:]!r} not found", [LONG[1:]]) == f"provider {LONG[1:]!r} not found"
+    for name in ("production-openai-west1", "anthropic-75b21965"):
+        assert masked(f"provider {name!r} not found", [name]) == f"provider {name!r} not found"
+    assert (
+        masked("provider 'production-openai-west-1' not found", ["production-openai-west-1"])
+        == "provider '***' not found"
+    )
+
+
+def test_short_keys_are_masked_by_their_look() -> None:
+    assert masked("config.sk-0123456789abcdefgh0: wrong", ["sk-0123456789abcdefgh0"]) == "config.***: wrong"
 
 
 def test_what_was_not_sent_stays() -> None:

@@ -11,14 +11,14 @@ from starlette.responses import JSONResponse
 
 from pointsman.core.control_errors import ControlError, Unauthenticated
 
-_LONGEST_UNMASKED = 23
+_SHORTEST_MASKED = 24
 """Characters. Names are shorter, as a rule; keys that providers give out are longer."""
-_AT_LEAST = f"{{{_LONGEST_UNMASKED + 1},}}"
+_SHORTEST_TOKEN = 16
+"""Characters of what is looked at: what looks like a key is masked when it is shorter, too."""
+_AT_LEAST = f"{{{_SHORTEST_TOKEN},}}"
 _TOKENS = (re.compile(r"[A-Za-z0-9_\-+/=.~]" + _AT_LEAST), re.compile(r"[A-Za-z0-9_\-]" + _AT_LEAST))
 """With and without the characters that also join what we say to what was sent."""
 _EDGES = "_-+/=.~"
-_SHORTEST_STRIPPED = 16
-"""Characters of what is left without edges: one letter would be masked wherever it stands."""
 _VENDOR_KEY = re.compile(r"(sk|pk|rk|gsk|hf|xai|nvapi|AIza|ghp|pointsman-sandbox)[-_]?[A-Za-z0-9_-]{16,}")
 _RANDOM_RUN = re.compile(r"[A-Za-z0-9]{20,}")
 _MOST_PROBLEMS = 5
@@ -96,9 +96,11 @@ def masked(text: str, sent: Iterable[str]) -> str:
     everything = ""
     for pattern in _TOKENS:
         for found in sorted(pattern.findall(text), key=len, reverse=True):
+            if len(found) < _SHORTEST_MASKED and not looks_like_a_credential(found):
+                continue
             everything = everything or "\0".join(sent)
             for token in (found, found.strip(_EDGES)):
-                if len(token) >= _SHORTEST_STRIPPED and token in everything:
+                if len(token) >= _SHORTEST_TOKEN and token in everything:
                     text = text.replace(token, "***")
     return text
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h11
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -74,7 +73,7 @@ class ControlServer:
             lifespan="off",
             interface="asgi3",
             log_config=None,
-            log_level="error",
+            log_level="critical",
             access_log=False,
             proxy_headers=False,
             server_header=False,
@@ -168,8 +167,13 @@ class _Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """For bytes that are no request: our shape, and nothing glued into an answer that has begun."""
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and (self.cycle is None or self._is_idle()):
+        running = None if self._is_idle() else self.cycle
+        if running is None or not running.response_started:
             self.transport.write(_plain(400, "Bad Request", "invalid_argument", "that is not HTTP/1.1; see RFC 9112"))
+        if running is not None:
+            # Whoever reads the body is told that no more will come, and what it answers goes nowhere.
+            running.disconnected = True
+            running.message_event.set()
         self._is_refused = True
         self.transport.close()
 
