@@ -86,11 +86,8 @@ def _token(address: GatewayAddress, given: str, environ: Mapping[str, str]) -> t
             return read_token(given), TokenOrigin(given)
         except TokenFileError as error:
             raise click.ClickException(str(error)) from None
-    if not is_loopback(address.host):
-        return None, TokenOrigin("")  # this machine's token is for this machine's gateway
-    try:
-        path = str(_data_directory(environ) / ADMIN_TOKEN)
-    except RuntimeError:  # a user without a home
+    path = default_token_path(address, environ)
+    if not path:
         return None, TokenOrigin("")
     try:
         os.stat(path)
@@ -99,6 +96,16 @@ def _token(address: GatewayAddress, given: str, environ: Mapping[str, str]) -> t
         return None, TokenOrigin(path, (error.strerror or "cannot be read").lower())
     except TokenFileError as error:
         return None, TokenOrigin(path, str(error).removeprefix(f"token file {path}: "))
+
+
+def default_token_path(address: GatewayAddress, environ: Mapping[str, str]) -> str:
+    """The token of this machine's gateway; empty for another machine's, which must not be shown it."""
+    if not is_loopback(address.host):
+        return ""
+    try:
+        return str(_data_directory(environ) / ADMIN_TOKEN)
+    except RuntimeError:  # a user without a home
+        return ""
 
 
 def _data_directory(environ: Mapping[str, str]) -> Path:
