@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator
 
+import pointsman.rpc.channel  # noqa: F401  # before anything else loads grpc: it says how
 from pointsman.core.candidate import Bundle
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.events.operation_log import OperationLog
