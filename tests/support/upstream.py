@@ -114,12 +114,12 @@ class Upstream:
         self._peers.append(peer)
         return peer
 
-    def saw_nothing(self) -> bool:
+    def saw_nothing(self, seconds: float = 0.05) -> bool:
         """Whether no connection waits to be accepted. Ask when the client has its answer."""
-        self._listener.settimeout(0.05)
+        self._listener.settimeout(seconds)
         try:
             self._peers.append(UpstreamPeer(self._listener.accept()[0]))
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             return True
         finally:
             self._listener.settimeout(10)

@@ -30,6 +30,9 @@ class CandidateCache(Generic[_T]):
         known = self._kept.get(id(candidate))
         if known is not None and known[0]() is candidate:
             return known[1]
+        return self._keep(candidate)
+
+    def _keep(self, candidate: Candidate) -> _T:
         derived = self._make(candidate)
         kept, identity = self._kept, id(candidate)
 
