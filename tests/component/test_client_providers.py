@@ -112,7 +112,7 @@ def test_deleting_several_providers_tries_all_and_tells_of_each() -> None:
         result = run_client(gateway.url, "provider", "delete", "used", "absent", "spare", "spare")
     assert (result.exit_code, result.stdout) == (1, "Deleted provider spare\n")
     assert "pointsman: route fast uses provider used; use --force\n" in result.stderr
-    assert "pointsman: provider absent not found; 'pointsman provider list' names them\n" in result.stderr
+    assert "pointsman: provider 'absent' not found; 'pointsman provider list' names them\n" in result.stderr
 
 
 def test_a_forced_deletion_names_the_routes_that_lead_nowhere() -> None:

@@ -224,12 +224,15 @@ out   revoked  inference.local  2020-09-13T12:26:40Z  never
 }
 
 
+@pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("command", TEXTS, ids=lambda command: command.replace(" ", "_"))
 def test_a_command_prints_exactly_this(gateway: ScriptedControl, command: str) -> None:
     result = run_client(gateway.url, *command.split())
+    assert KEY not in result.output
     assert (result.stdout, result.stderr, result.exit_code) == (TEXTS[command].replace("{gateway}", gateway.url), "", 0)
 
 
+@pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("command", TEXTS, ids=lambda command: command.replace(" ", "_"))
 def test_every_command_says_the_same_as_json_without_a_credential(gateway: ScriptedControl, command: str) -> None:
     result = run_client(gateway.url, *command.split(), "-o", "json")

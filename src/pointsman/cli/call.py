@@ -17,6 +17,7 @@ import click
 
 from pointsman.cli.call_failures import Failure, TokenOrigin, failure_text
 from pointsman.cli.gateway_options import GatewayOptions, gateway_options
+from pointsman.cli.show import is_terminal
 from pointsman.config.data_directory import ADMIN_TOKEN, default_data_directory
 from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.control_errors import InvalidRequest
@@ -171,7 +172,7 @@ class _Waiting:
 
     def tell(self) -> None:
         passed = time.monotonic() - self._started
-        if sys.stderr.isatty() and passed > _QUIET_SECONDS:
+        if is_terminal(sys.stderr) and passed > _QUIET_SECONDS:
             self._shown = True
             click.echo(f"\r\x1b[Kpointsman: waiting for {self._what}, {passed:.0f} s", err=True, nl=False)
 

@@ -216,7 +216,9 @@ def delete(access: Access, names: tuple[str, ...], force: bool, output: str) -> 
                     raise
                 results.append({"name": name, "deleted": False, "broken_routes": [], "problem": error.format_message()})
             else:
-                problem = None if answer.deleted else f"provider {name} not found; 'pointsman provider list' names them"
+                problem = (
+                    None if answer.deleted else f"provider {name!r} not found; 'pointsman provider list' names them"
+                )
                 broken = list(answer.broken_routes)
                 results.append({"name": name, "deleted": answer.deleted, "broken_routes": broken, "problem": problem})
             _tell_deletion(results[-1], output)
@@ -253,12 +255,16 @@ def _read(
 
 
 def _from_standard_input(key: str) -> str:
+    if sys.stdin is None:
+        raise NotThere("standard input is closed; pipe the key in")
     if sys.stdin.isatty():
         return str(click.prompt(told(key), hide_input=True, err=True))
     try:
         return sys.stdin.buffer.read(2 * LONGEST_VALUE).decode()
     except UnicodeDecodeError:
         raise NotThere("standard input is not UTF-8 text; pipe the key itself in") from None
+    except OSError as error:
+        raise NotThere(f"standard input: {(error.strerror or 'failed').lower()}; pipe the key in") from None
 
 
 def _record(name: str, credentials: Mapping[str, Secret], config: Mapping[str, str]) -> Any:

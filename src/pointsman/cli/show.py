@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import msgspec
@@ -39,9 +39,14 @@ def moment(milliseconds: int) -> str | None:
     return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if milliseconds else None
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody watches; a stream that was closed before we came is None."""
+    return stream is not None and stream.isatty()
+
+
 def show_lines(lines: Sequence[str]) -> None:
     """Print text; emphasis only for a terminal whose user did not decline it by NO_COLOR. Raises NotShown."""
-    _print("\n".join(lines), color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    _print("\n".join(lines), color=is_terminal(sys.stdout) and not os.environ.get("NO_COLOR"))
 
 
 def show_json(document: Any) -> None:
@@ -62,6 +67,8 @@ class NotShown(click.ClickException):
 
 
 def _print(text: str, *, color: bool) -> None:
+    if sys.stdout is None:
+        raise NotShown("it is done, but the answer could not be written: standard output is closed")
     try:
         click.echo(text, color=color)
     except OSError as error:

@@ -47,6 +47,7 @@ def test_a_variable_without_a_value_is_named(flag: str, reason: str) -> None:
     assert str(caught.value) == reason
 
 
+@pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("flag", ["{}", "{}=", "={}", " ={}"])
 def test_a_key_in_the_wrong_place_is_not_repeated(flag: str) -> None:
     with pytest.raises(WrongFlag) as caught:
@@ -102,6 +103,7 @@ def test_config_is_key_and_value() -> None:
             read_config(flags, may_delete=False)
 
 
+@pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("key", ["OPENAI_API_KEY", "apikey", "HF_TOKEN", "SECRET", "db_password"])
 def test_a_credential_is_kept_out_of_config_which_is_shown(key: str) -> None:
     with pytest.raises(WrongFlag, match="use --credential") as caught:
