@@ -172,11 +172,16 @@ def test_an_update_sends_only_what_was_given() -> None:
     assert not sent_request.HasField("model")
 
 
-def test_a_route_that_exists_is_not_created_over() -> None:
-    with scripted_control({"GetRoute": lambda request: control_pb2.Route(name=request.name)}) as gateway:
+def test_a_route_is_created_only_where_there_is_none() -> None:
+    text = "route fast exists; 'pointsman route update fast' changes it"
+    refusal = refusing(grpc.StatusCode.ALREADY_EXISTS, text)["ListRoutes"]
+    with scripted_control({"SetRoute": refusal}) as gateway:
         result = run_client(gateway.url, "route", "create", "fast", "--provider", "a", "--model", "b")
-    assert (result.exit_code, len(gateway.requests)) == (1, 1)
-    assert "route fast exists; 'pointsman route update fast' changes it" in result.stderr
+        ((_, request),) = gateway.requests
+    assert result.exit_code == 1
+    assert isinstance(request, control_pb2.SetRouteRequest)
+    assert request.create_only
+    assert text in result.stderr
 
 
 def test_system_inference_alone_is_an_error_when_it_is_not_set() -> None:

@@ -83,7 +83,7 @@ def test_a_base_url_that_stays_behind_is_warned_of() -> None:
         ((*CREATE, "--credential", "A=", KEY), 2, "an argument belongs to no option"),
         ((*CREATE, "--credential", KEY), 2, "names a variable, and this is none"),
         ((*CREATE, "--from-existing"), 1, "found no OPENAI_API_KEY here"),
-        (("list", "--account", "no/slash"), 2, "--account: 'no/slash' cannot be a name of an account"),
+        (("list", "--account", "no/slash"), 2, "--account: 'no/slash' cannot be the name of an account"),
         (("get", "\udcff"), 2, "an argument is not UTF-8"),
         (("create", "--name", "x"), 2, "Missing option '--type'"),
     ],

@@ -99,6 +99,7 @@ def test_a_provider_that_is_not_there_is_not_found(running: RunningControlPlane)
         (Provider(name="x", type="openai", credentials={"A\n": KEY}), "key"),
         (Provider(name="x", type="openai", credentials={"A": KEY + "\0"}), "control character"),
         (Provider(name="x", type="openai", credentials={"A": "b"}, config={"C": "d\0"}), "control character"),
+        (Provider(name="x", type="openai", credentials={"A": "b"}, config={"U": f"https://u:{KEY}@h/"}), "password"),
     ],
 )
 def test_what_cannot_be_a_provider_is_refused_with_the_reason(

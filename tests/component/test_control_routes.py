@@ -187,6 +187,21 @@ def test_named_routes_are_aliases_of_their_own(running: RunningControlPlane) -> 
     refusal(raised, "INVALID_ARGUMENT")
 
 
+def test_a_route_that_must_be_new_is_made_by_one_of_many(running: RunningControlPlane) -> None:
+    def create(number: int) -> str:
+        """The model that was made, or the refusal's status."""
+        request = control_pb2.SetRouteRequest(name="fast", provider_name="mocked", model=f"m{number}", create_only=True)
+        try:
+            return running.commands.SetRoute(request, metadata=ADMIN, timeout=30).route.model
+        except grpc.RpcError as error:
+            return str(error.code().name)
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = sorted(pool.map(create, range(8)))
+    assert answers == sorted([*["ALREADY_EXISTS"] * 7, route(running, "fast").model])
+    assert route(running, "fast").version == 1
+
+
 def test_a_route_says_why_it_cannot_be_used(running: RunningControlPlane) -> None:
     set_inference(running)
     assert not route(running).problem

@@ -4,12 +4,14 @@ import os
 import sys
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
-from pointsman.cli.doctor_report import as_json, as_text
-from pointsman.config.routes_file import RouteFileCheck, check_route_file
 from pointsman.proxy.memory import keep_memory_private
+
+if TYPE_CHECKING:
+    from pointsman.config.routes_file import RouteFileCheck
 
 _NEEDS_MENDING = 1
 _QUIET_SECONDS = 2.0
@@ -42,6 +44,7 @@ def doctor(routes: str | None, inside: bool | None, timeout: float, output: str,
     Outside a sandbox the requests go to a throwaway door on loopback and to nothing else. Exits with 1 when
     something needs mending.
     """
+    from pointsman.cli.doctor_report import as_json, as_text
     from pointsman.proxy.process import run
     from pointsman.sandbox.doctor.diagnose import Task, diagnose
 
@@ -65,7 +68,9 @@ def doctor(routes: str | None, inside: bool | None, timeout: float, output: str,
     sys.exit(run(main()))
 
 
-def _check(path: str) -> RouteFileCheck:
+def _check(path: str) -> "RouteFileCheck":
+    from pointsman.config.routes_file import check_route_file
+
     check = check_route_file(path, os.environ)
     if check.problems:
         raise click.ClickException("\n".join(problem.describe(path) for problem in check.problems))

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from pointsman.cli.call import Access, CallFailed, client_options
+from pointsman.cli.call import Access, client_options
 from pointsman.cli.records import change_json, change_lines, route_json, route_lines, route_rows
 from pointsman.cli.route_target import edit_options, set_route, target_options, update_route
 from pointsman.cli.show import output_option, show, show_json, show_lines, told
@@ -38,17 +38,8 @@ _name_argument = click.argument("name", metavar="NAME", callback=_not_reserved)
 @client_options
 def create(access: Access, name: str, output: str, **target: Any) -> None:
     """Make a route to a provider and a model, which are verified first."""
-    from pointsman.rpc.gen import control_pb2
-
     with access.open() as gateway:
-        try:
-            gateway.call(gateway.control.GetRoute, control_pb2.GetRouteRequest(name=name))
-        except CallFailed as error:
-            if error.code != "NOT_FOUND":
-                raise
-        else:
-            raise click.ClickException(f"route {told(name)} exists; 'pointsman route update {told(name)}' changes it")
-        change = set_route(gateway, name, target)
+        change = set_route(gateway, name, target, create_only=True)
     show(output, change_lines(change, "created"), change_json(change))
 
 

@@ -52,8 +52,8 @@ def edit_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def set_route(gateway: Gateway, name: str, target: dict[str, Any]) -> Any:
-    """Create a route or point it elsewhere; `target` is what `target_options` gave."""
+def set_route(gateway: Gateway, name: str, target: dict[str, Any], *, create_only: bool = False) -> Any:
+    """Create a route or, unless `create_only`, point it elsewhere; `target` is what `target_options` gave."""
     from pointsman.rpc.gen import control_pb2
 
     request = control_pb2.SetRouteRequest(
@@ -62,6 +62,7 @@ def set_route(gateway: Gateway, name: str, target: dict[str, Any]) -> Any:
         model=target["model"],
         timeout_secs=target["timeout"],
         no_verify=target["no_verify"],
+        create_only=create_only,
     )
     return gateway.call(gateway.control.SetRoute, request, **_patience(target))
 

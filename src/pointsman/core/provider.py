@@ -20,6 +20,7 @@ LONGEST_VALUE = 8192
 
 _T = TypeVar("_T")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 NAME_RULE = "letters, digits, '.', '_' and '-', with a letter or digit first and last"
 
 
@@ -53,7 +54,7 @@ def check_name(name: str, what: str = "name") -> None:
     if len(name) > LONGEST_NAME:
         raise InvalidRequest(f"the {what} has {len(name)} characters; at most {LONGEST_NAME}")
     if not _NAME.fullmatch(name):
-        raise InvalidRequest(f"{name[:40]!r} cannot be a {what}; use {NAME_RULE}")
+        raise InvalidRequest(f"{name[:40]!r} cannot be the {what}; use {NAME_RULE}")
 
 
 def check_draft(draft: ProviderDraft) -> None:
@@ -79,6 +80,8 @@ def _check_map(what: str, plural: str, most: int, entries: Mapping[str, str]) ->
         if "\0" in value or (what == "config" and not value.isprintable()):
             # A credential may be a PEM file; whether it can be sent as a header is asked when it is used.
             raise InvalidRequest(f"the {what} {key} holds a line break or another control character")
+        if what == "config" and _USER_INFO.match(value.strip()):
+            raise InvalidRequest(f"the config {key} has a user name or password in its URL, where everybody sees it")
 
 
 def check_new(draft: ProviderDraft) -> None:

@@ -140,7 +140,8 @@ def _door_piece(method: str, path: str, protocol: str) -> str:
 
 def _inference(kind: EventKind, record: Record) -> str:
     head, uid = _HEADS[kind]
-    start, milliseconds = int(record.time * 1000), record.seconds * 1000
+    # Whole microseconds, or what is rounded here would be cut there.
+    start, milliseconds = int(record.time * 1000), int(record.seconds * 1_000_000) / 1000
     duration = int(milliseconds)
     outer, unmapped = ("", "") if record.candidate is None else _candidate_pieces.get(record.candidate)
     asked, protocol = _request_pieces(record.method, record.path, record.protocol)

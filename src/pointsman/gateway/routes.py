@@ -7,7 +7,7 @@ again for every bundle.
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pointsman.core.control_errors import ControlError, InvalidRequest, NotFound, NotPossibleNow
+from pointsman.core.control_errors import AlreadyExists, ControlError, InvalidRequest, NotFound, NotPossibleNow
 from pointsman.core.provider import Provider, check_name
 from pointsman.core.route import (
     DEFAULT_TIMEOUT_SECONDS,
@@ -35,6 +35,8 @@ class RouteTarget:
     provider_name: str
     model: str
     timeout_seconds: int = 0
+    is_new: bool = False
+    """Whether an existing route of that name is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,13 @@ class Routes:
         self._say = say
 
     async def set(self, account: str, target: RouteTarget, verify: bool) -> RouteChange:
-        """Create a route or point it elsewhere. Raises InvalidRequest or NotPossibleNow."""
+        """Create a route or point it elsewhere. Raises InvalidRequest, NotPossibleNow or AlreadyExists."""
         route = Route(account, target.name, target.provider_name.strip(), target.model.strip(), target.timeout_seconds)
         _check(route)
 
-        async def wanted(_: Reader) -> Route:
+        async def wanted(reader: Reader) -> Route:
+            if target.is_new and await reader.route(account, route.name) is not None:
+                raise AlreadyExists(f"route {route.name} exists; 'pointsman route update {route.name}' changes it")
             return route
 
         return await self._change(wanted, verify)

@@ -22,7 +22,13 @@ class ControlServicer(control_pb2_grpc.ControlServicer):
 
     async def SetRoute(self, request: pb.SetRouteRequest, context: _Context) -> pb.RouteChange:
         """Create a route or point it elsewhere."""
-        target = RouteTarget(request.name.strip(), request.provider_name, request.model, request.timeout_secs)
+        target = RouteTarget(
+            request.name.strip(),
+            request.provider_name,
+            request.model,
+            request.timeout_secs,
+            is_new=request.create_only,
+        )
         return _change(await self._control.routes.set(caller().account, target, verify=not request.no_verify))
 
     async def UpdateRoute(self, request: pb.UpdateRouteRequest, context: _Context) -> pb.RouteChange:

@@ -98,11 +98,14 @@ class SetRouteRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     TIMEOUT_SECS_FIELD_NUMBER: _builtins.int
     NO_VERIFY_FIELD_NUMBER: _builtins.int
+    CREATE_ONLY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     provider_name: _builtins.str
     model: _builtins.str
     timeout_secs: _builtins.int
     no_verify: _builtins.bool
+    create_only: _builtins.bool
+    """ALREADY_EXISTS instead of pointing an existing route elsewhere."""
     def __init__(
         self,
         *,
@@ -111,10 +114,11 @@ class SetRouteRequest(_message.Message):
         model: _builtins.str = ...,
         timeout_secs: _builtins.int = ...,
         no_verify: _builtins.bool = ...,
+        create_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "name", b"name", "no_verify", b"no_verify", "provider_name", b"provider_name", "timeout_secs", b"timeout_secs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_only", b"create_only", "model", b"model", "name", b"name", "no_verify", b"no_verify", "provider_name", b"provider_name", "timeout_secs", b"timeout_secs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
