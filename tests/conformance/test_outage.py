@@ -1,7 +1,9 @@
 """A database server that goes away and comes back; what is said meanwhile; and what is never said."""
 
 import asyncio
+import gc
 import signal
+import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +12,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 import pytest
+import trustme
 import uvloop
 
 from pointsman.core.control_errors import ControlError, StoreUnavailable
@@ -19,7 +22,6 @@ from pointsman.store.sql import SqlStore, open_store
 from tests.conformance.records import ACCOUNT, provider, route
 from tests.support.canary import KEY, Finder
 from tests.support.databases import Database, PostgresServer, postgresql_database
-from tests.support.loop_watch import LoopWatch
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -116,6 +118,38 @@ async def test_a_session_that_the_server_ends_costs_one_error_at_most(postgresql
         assert await _put(store) == 2
 
 
+@pytest.mark.parametrize(
+    ("mode", "host", "authority", "expected"),
+    [
+        ("verify-full", "localhost", "right", ""),
+        ("verify-ca", "127.0.0.1", "right", ""),
+        ("require", "127.0.0.1", "none", ""),
+        ("verify-full", "127.0.0.1", "right", "certificate is not trusted"),
+        ("verify-full", "localhost", "other", "certificate is not trusted"),
+        ("verify-ca", "localhost", "system", "certificate is not trusted"),
+        ("verify-full", "localhost", "missing", "cannot be read as a certificate"),
+    ],
+)
+async def test_a_servers_certificate_is_verified_when_asked(
+    postgresql: Database, tmp_path: Path, mode: str, host: str, authority: str, expected: str
+) -> None:
+    assert postgresql.server is not None
+    options = f"sslmode={mode}"
+    if authority not in ("none", "system"):
+        options += f"&sslrootcert={tmp_path}/{authority}.pem"
+        postgresql.server.authority.cert_pem.write_to_path(tmp_path / "right.pem")
+        trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
+    url = postgresql.server.url(postgresql.name, options, host)
+    database = replace(postgresql, settings=replace(postgresql.settings, database_url=url))
+    if expected:
+        with pytest.raises(ControlError, match=expected):
+            await open_store(database.settings)
+        return
+    async with database.opened() as store, store.read() as reader:
+        used = await reader._connection.exec_driver_sql("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+        assert used.scalar() is True
+
+
 async def _problems(server: PostgresServer, key_file: Path) -> list[ControlError]:
     password = "hunter2-" + server.password
     urls = [
@@ -191,18 +225,37 @@ def test_it_works_beside_grpc_in_one_loop(database: Database, loop: str) -> None
 
 
 async def test_a_store_at_work_does_not_hold_up_the_loop(database: Database) -> None:
+    """CPU time that the loop spends in one go, on a hundred records; about 6 ms where the machine is quiet.
+
+    That waiting for a database does not hold it up either shows in the tests of one that is locked.
+    """
     async with database.opened() as store:
         async with store.write() as writer:
             for number in range(100):
                 await writer.insert_provider(provider(f"p{number}"))
-        watch = LoopWatch(asyncio.get_running_loop())
+        turns = []
+        done = asyncio.Event()
+
+        async def beat() -> None:
+            before = time.thread_time()
+            while not done.is_set():
+                await asyncio.sleep(0.001)
+                turns.append(time.thread_time() - before)
+                before = time.thread_time()
 
         async def look() -> None:
             async with store.read() as reader:
                 assert len(await reader.providers(ACCOUNT, 100, 0)) == 100
 
-        for _ in range(10):
-            await asyncio.gather(look(), _put(store), look(), _put(store))
-        late = watch.percentile_ms(0.99)
-        watch.close()
-        assert late < 100
+        # Or the largest turn is the collector's, over everything that the tests have imported.
+        gc.collect()
+        gc.freeze()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(beat())
+                for _ in range(5):
+                    await asyncio.gather(look(), _put(store), look(), _put(store))
+                done.set()
+        finally:
+            gc.unfreeze()
+        assert max(turns) < 0.1

@@ -12,6 +12,7 @@ import pytest
 from pointsman.core.control_errors import ControlError, StoreUnavailable
 from pointsman.store.problems import StoreRefused
 from pointsman.store.settings import StoreSettings, file_url
+from pointsman.store.sql import SqlStore
 from tests.conformance.records import ACCOUNT, provider, route
 from tests.support.databases import Database
 
@@ -118,6 +119,23 @@ async def test_a_place_where_nothing_can_be_made_is_a_clear_error(tmp_path: Path
         async with Database(settings).opened():
             pass
     assert not (tmp_path / "key").exists()
+
+
+async def test_a_file_that_cannot_be_written_is_told(sqlite: Database) -> None:
+    async with sqlite.opened() as store:
+        with pytest.raises(StoreUnavailable, match=r"cannot be written; check that the gateway's user owns it"):
+            await _write_to_what_is_read_only(store)
+        async with store.write() as writer:
+            assert (await writer.put_route(route())).version == 1
+
+
+async def _write_to_what_is_read_only(store: SqlStore) -> None:
+    async with store.write() as writer:
+        await writer._connection.exec_driver_sql("PRAGMA query_only = 1")
+        try:
+            await writer.put_route(route())
+        finally:
+            await writer._connection.exec_driver_sql("PRAGMA query_only = 0")
 
 
 async def test_a_copy_made_by_sqlite_opens_with_the_same_key_file(sqlite: Database, tmp_path: Path) -> None:

@@ -4,10 +4,13 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.pool import QueuePool
 
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.store.sql import SqlStore, open_store
 from tests.conformance.records import ACCOUNT, provider, route
+from tests.conformance.writer import WriterProcess
 from tests.support.databases import Database
 
 
@@ -68,12 +71,35 @@ async def test_a_writer_cancelled_at_any_moment_leaves_all_or_nothing(database: 
             for _ in range(turns):
                 await asyncio.sleep(0)
             task.cancel()
+            for _ in range(turns % 4):
+                await asyncio.sleep(0)
+                # Again, while the first is being seen to.
+                task.cancel()
             await asyncio.wait([task])
         async with store.write() as writer:
             providers = [one.name[1:] for one in await writer.providers(ACCOUNT, 100, 0)]
             assert providers == [one.name[1:] for one in await writer.routes(ACCOUNT)]
             generation = await writer.generation()
         assert await store.generation() == generation
+        engines = store._engines
+        assert [one.pool.status() for one in (engines.readers, engines.writer) if _in_use(one)] == []
+
+
+def _in_use(engine: AsyncEngine) -> int:
+    assert isinstance(engine.pool, QueuePool)
+    return engine.pool.checkedout()
+
+
+async def test_views_that_are_held_do_not_keep_their_holders_from_writing(database: Database) -> None:
+    async with database.opened() as store:
+
+        async def look_and_write(number: int) -> None:
+            async with store.read() as reader:
+                assert await reader.account(ACCOUNT)
+                async with store.write() as writer:
+                    await writer.put_route(route(f"r{number}"))
+
+        await asyncio.gather(*(look_and_write(number) for number in range(30)))
 
 
 async def test_a_view_is_of_one_moment(database: Database) -> None:
@@ -165,6 +191,16 @@ async def test_stores_that_open_a_new_database_at_once_agree(database: Database)
     finally:
         for store in stores:
             await store.close()
+
+
+async def test_processes_that_start_on_a_new_database_at_once_agree(database: Database) -> None:
+    writers = [WriterProcess(database.settings) for _ in range(4)]
+    said = [writer.next() for writer in writers for _ in range(2)]
+    said += [one for writer in writers for one in writer.kill()]
+    assert len(set(said)) == len(said)
+    async with database.opened() as store, store.read() as reader:
+        names = {one.name for one in await reader.providers(ACCOUNT, 1000, 0)}
+        assert names >= {f"p{generation}" for generation, _ in said}
 
 
 async def test_a_closed_store_says_so_or_works(database: Database) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import trustme
 
 from pointsman.store.settings import StoreSettings, file_url
 from pointsman.store.sql import SqlStore, open_store
@@ -60,6 +61,7 @@ class PostgresServer:
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
+        self.authority = trustme.CA()
         self._initialise()
 
     def _initialise(self) -> None:
@@ -70,6 +72,16 @@ class PostgresServer:
         command += ["-A", "scram-sha-256", "--pwfile", str(password_file), "-D", str(self.directory / "data")]
         done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False, **self._as)
         assert done.returncode == 0, done.stderr
+        self._certify()
+
+    def _certify(self) -> None:
+        certificate = self.authority.issue_cert("localhost")
+        certificate.cert_chain_pems[0].write_to_path(self.directory / "server.crt")
+        key = self.directory / "server.key"
+        certificate.private_key_pem.write_to_path(key)
+        key.chmod(0o600)
+        if "user" in self._as:
+            os.chown(key, self._as["user"], self._as["group"])
 
     def start(self) -> None:
         """Start it and wait until it takes connections."""
@@ -77,6 +89,9 @@ class PostgresServer:
         for setting in (
             "listen_addresses=127.0.0.1",
             f"unix_socket_directories={self.directory}",
+            "ssl=on",
+            f"ssl_cert_file={self.directory}/server.crt",
+            f"ssl_key_file={self.directory}/server.key",
             "lc_messages=C",
             "fsync=off",
             "max_connections=60",
@@ -118,8 +133,8 @@ class PostgresServer:
         evidence.keep("log", "".join(self.log))
         shutil.rmtree(self.directory)
 
-    def url(self, database: str) -> str:
-        return f"postgresql://{_ROLE}:{self.password}@127.0.0.1:{self.port}/{database}"
+    def url(self, database: str, options: str = "sslmode=disable", host: str = "127.0.0.1") -> str:
+        return f"postgresql://{_ROLE}:{self.password}@{host}:{self.port}/{database}?{options}"
 
     async def connect(self, database: str = "postgres") -> Any:
         """A connection of one's own, beside the store's."""

@@ -1,6 +1,7 @@
 """Connections to either database: how they are made, how long they wait, how their transactions begin."""
 
 import ssl
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import URL, Connection, event
@@ -8,26 +9,54 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
-CONNECTIONS = 5
-"""Held open for readers and the one writer; as many again under load."""
+from pointsman.store.problems import StoreRefused
+
+READERS = 5
+"""Connections held open for views; as many again under load. The one writer has a connection of its own: views that
+are held while their owners wait to write cannot keep it from them."""
 STATEMENT_SECONDS = 10.0
 """No statement of ours takes a tenth of that on a healthy server."""
 IDLE_TRANSACTION_SECONDS = 60
 """After which PostgreSQL undoes the transaction of a gateway that hangs, so that others can write."""
 
-_BEGIN = "pointsman_begin"
 _GENERATION = "SELECT value FROM generation"
 
 
-def sqlite_engine(url: URL, busy_seconds: float) -> AsyncEngine:
-    """Writers begin with BEGIN IMMEDIATE (`writing`), readers with BEGIN."""
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """Connections for views, which are of one moment, and the one for changes."""
+
+    readers: AsyncEngine
+    writer: AsyncEngine
+
+    async def close(self) -> None:
+        """Close them."""
+        await self.writer.dispose()
+        await self.readers.dispose()
+
+
+def make_engines(url: URL, busy_seconds: float) -> Engines:
+    """Connects to nothing yet. Raises StoreRefused for a certificate file that is none."""
+    many = {"pool_size": READERS, "max_overflow": READERS, "pool_timeout": busy_seconds}
+    one = {"pool_size": 1, "max_overflow": 0, "pool_timeout": busy_seconds}
+    if url.get_backend_name() == "sqlite":
+        # BEGIN alone would read first and then find that another has written: an error that waiting does not help.
+        return Engines(_sqlite(url, busy_seconds, "BEGIN", many), _sqlite(url, busy_seconds, "BEGIN IMMEDIATE", one))
+    # Views of one moment; a writer sees what the one before it committed.
+    return Engines(
+        _postgresql(url, busy_seconds, many).execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        ),
+        _postgresql(url, busy_seconds, one).execution_options(isolation_level="READ COMMITTED"),
+    )
+
+
+def _sqlite(url: URL, busy_seconds: float, begin: str, pool: dict[str, Any]) -> AsyncEngine:
     engine = create_async_engine(
         url,
         hide_parameters=True,
         connect_args={"timeout": busy_seconds, "isolation_level": None},
-        pool_size=CONNECTIONS,
-        max_overflow=CONNECTIONS,
-        pool_timeout=busy_seconds,
+        **pool,
     )
 
     @event.listens_for(engine.sync_engine, "connect")
@@ -38,14 +67,13 @@ def sqlite_engine(url: URL, busy_seconds: float) -> AsyncEngine:
         cursor.close()
 
     @event.listens_for(engine.sync_engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))
+    def start(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
 
     return engine
 
 
-def postgresql_engine(url: URL, busy_seconds: float) -> AsyncEngine:
-    """Readers see one moment (`reading`); writers see what the one before them committed."""
+def _postgresql(url: URL, busy_seconds: float, pool: dict[str, Any]) -> AsyncEngine:
     url, arguments = _tls(url)
     return create_async_engine(
         url,
@@ -62,24 +90,8 @@ def postgresql_engine(url: URL, busy_seconds: float) -> AsyncEngine:
             },
         },
         pool_pre_ping=True,
-        pool_size=CONNECTIONS,
-        max_overflow=CONNECTIONS,
-        pool_timeout=busy_seconds,
+        **pool,
     )
-
-
-def reading(engine: AsyncEngine) -> AsyncEngine:
-    """The same connections, for views."""
-    if engine.dialect.name == "sqlite":
-        return engine
-    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-
-
-def writing(engine: AsyncEngine) -> AsyncEngine:
-    """The same connections, for changes."""
-    if engine.dialect.name == "sqlite":
-        return engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
-    return engine.execution_options(isolation_level="READ COMMITTED")
 
 
 async def current_generation(engine: AsyncEngine) -> int:
@@ -101,8 +113,14 @@ def _tls(url: URL) -> tuple[URL, dict[str, Any]]:
     if not isinstance(mode, str):
         return url, {}
     root = url.query.get("sslrootcert")
-    if isinstance(root, str) and mode in ("verify-ca", "verify-full"):
-        context = ssl.create_default_context(cafile=root)
-        context.check_hostname = mode == "verify-full"
-        return url.difference_update_query(["sslmode", "sslrootcert"]), {"ssl": context}
-    return url.difference_update_query(["sslmode"]), {"ssl": mode}
+    url = url.difference_update_query(["sslmode", "sslrootcert"])
+    if mode not in ("verify-ca", "verify-full"):
+        return url, {"ssl": mode}
+    try:
+        context = ssl.create_default_context(cafile=root if isinstance(root, str) else None)
+    except OSError:
+        context = None
+    if context is None:
+        raise StoreRefused(f"sslrootcert of the database URL, {root}, cannot be read as a certificate; correct it")
+    context.check_hostname = mode == "verify-full"
+    return url, {"ssl": context}

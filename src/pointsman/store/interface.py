@@ -93,5 +93,8 @@ class Store(Protocol):
     def write(self) -> AbstractAsyncContextManager[Writer]:
         """A transaction: committed at the end, undone when the block raises."""
 
+    def derive(self, purpose: bytes) -> bytes:
+        """32 secret bytes for one purpose, the same for every process with this database's key file."""
+
     async def close(self) -> None:
         """Let the database go."""

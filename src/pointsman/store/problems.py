@@ -1,6 +1,7 @@
 """What a database's failure means to whoever asked. No SQL, no values and no password get into a text."""
 
 import sqlite3
+import ssl
 
 import asyncpg
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -47,6 +48,10 @@ def problem_of(error: BaseException) -> ControlError:
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     if isinstance(error, NoConnectionFree):
         return StoreUnavailable("the gateway has more work for its database than connections; try again")
+    if isinstance(cause, ssl.SSLError):
+        return StoreUnavailable(
+            "the database server's certificate is not trusted; set sslrootcert to its authority's, or correct the host"
+        )
     for link in (cause, cause.__cause__):
         if isinstance(link, sqlite3.Error):
             return _of_sqlite(link)

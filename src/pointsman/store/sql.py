@@ -1,18 +1,19 @@
 """The store: opening a database with its key, views and transactions on it. What they can do: reading, writing."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 
-from sqlalchemy import URL, insert, select
+from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.store.credentials import CredentialCipher, WrongKey
-from pointsman.store.engines import current_generation, postgresql_engine, reading, sqlite_engine, writing
+from pointsman.store.engines import Engines, current_generation, make_engines
 from pointsman.store.generation import KnownGeneration
 from pointsman.store.key_file import load_key_file, make_key_file
 from pointsman.store.migrations import REVISIONS
@@ -24,6 +25,8 @@ from pointsman.store.sqlite_file import prepare_file
 from pointsman.store.tables import key_check
 from pointsman.store.writing import SqlWriter
 
+# The loop itself would let go of them.
+_closing: "set[asyncio.Task[None]]" = set()
 _UNKNOWN_END = "the database was lost while a change was committed; look whether it was made, then try again"
 
 
@@ -31,12 +34,10 @@ class SqlStore:
     """The Store of `interface`, for one event loop. Made by `open_store`."""
 
     def __init__(
-        self, engine: AsyncEngine, cipher: CredentialCipher, settings: StoreSettings, clock: Callable[[], float]
+        self, engines: Engines, cipher: CredentialCipher, settings: StoreSettings, clock: Callable[[], float]
     ) -> None:
-        self.kind: str = engine.dialect.name
-        self._engine = engine
-        self._reading = reading(engine)
-        self._writing = writing(engine)
+        self.kind: str = engines.writer.dialect.name
+        self._engines = engines
         self._cipher = cipher
         self._busy_seconds = settings.busy_seconds
         self._clock = clock
@@ -49,7 +50,7 @@ class SqlStore:
 
     async def _read_generation(self) -> int:
         try:
-            return await current_generation(self._engine)
+            return await current_generation(self._engines.readers)
         except FAILURES as error:
             problem = problem_of(error)
         raise problem
@@ -60,7 +61,7 @@ class SqlStore:
 
     def read(self) -> "_View":
         """A view of now."""
-        return _View(self._reading, self._cipher)
+        return _View(self._engines.readers, self._cipher)
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[SqlWriter]:
@@ -71,7 +72,7 @@ class SqlStore:
         """
         await self._take_turn()
         try:
-            async with _Transaction(self._writing, self._cipher) as transaction:
+            async with _Transaction(self._engines.writer, self._cipher) as transaction:
                 yield transaction.writer
                 began = self._clock()
                 try:
@@ -95,7 +96,7 @@ class SqlStore:
     async def close(self) -> None:
         """Let the database go."""
         await self._generation.close()
-        await self._engine.dispose()
+        await self._engines.close()
 
 
 class _View:
@@ -158,11 +159,20 @@ async def _start(connection: AsyncConnection) -> None:
 
 
 async def _release(connection: AsyncConnection) -> None:
-    """Undo what was not committed and give the connection back. What fails here has told its failure already."""
+    """Undo what was not committed and give the connection back, even when the task is cancelled while it does so."""
+    closing = asyncio.get_running_loop().create_task(_close(connection))
+    _closing.add(closing)
+    closing.add_done_callback(_closing.discard)
+    await asyncio.shield(closing)
+
+
+async def _close(connection: AsyncConnection) -> None:
     try:
         await connection.close()
     except FAILURES:
-        await connection.invalidate()
+        # Whatever failed has been told. This connection is not used again.
+        with contextlib.suppress(*FAILURES):
+            await connection.invalidate()
 
 
 async def open_store(settings: StoreSettings, clock: Callable[[], float] = time.monotonic) -> SqlStore:
@@ -172,26 +182,21 @@ async def open_store(settings: StoreSettings, clock: Callable[[], float] = time.
     Then nothing was changed, except that a new database may have been made.
     """
     url = read_url(settings.database_url)
-    engine = await _engine(url, settings)
-    try:
-        cipher = await _prepared(engine, settings.key_file)
-        return SqlStore(engine, cipher, settings, clock)
-    except BaseException:
-        await engine.dispose()
-        raise
-
-
-async def _engine(url: URL, settings: StoreSettings) -> AsyncEngine:
     if url.get_backend_name() == "sqlite":
         assert url.database is not None
         await asyncio.to_thread(prepare_file, Path(url.database), settings.busy_seconds)
-        return sqlite_engine(url, settings.busy_seconds)
-    return postgresql_engine(url, settings.busy_seconds)
-
-
-async def _prepared(engine: AsyncEngine, key_file: Path) -> CredentialCipher:
+    engines = make_engines(url, settings.busy_seconds)
     try:
-        async with reading(engine).connect() as connection:
+        cipher = await _prepared(engines, settings.key_file)
+        return SqlStore(engines, cipher, settings, clock)
+    except BaseException:
+        await engines.close()
+        raise
+
+
+async def _prepared(engines: Engines, key_file: Path) -> CredentialCipher:
+    try:
+        async with engines.readers.connect() as connection:
             await connection.begin()
             revision = await connection.run_sync(revision_of)
             check = None if revision is None else (await connection.execute(select(key_check.c.value))).scalar()
@@ -200,7 +205,7 @@ async def _prepared(engine: AsyncEngine, key_file: Path) -> CredentialCipher:
         if check is not None:
             _check_key(cipher, check, key_file)
         if check is None or revision != REVISIONS[-1]:
-            async with writing(engine).connect() as connection:
+            async with engines.writer.connect() as connection:
                 await connection.begin()
                 await connection.run_sync(upgrade)
                 check = await _settle_key(connection, cipher)
