@@ -38,7 +38,7 @@ async def _document() -> dict[str, Any]:
         store = await open_store(StoreSettings(file_url(path / "records.db"), path / "key"))
         try:
             control = make_control_plane(store, Secret(""), lambda _: None)
-            return document(build_api(control, VERSION), VERSION)
+            return document(build_api(control, VERSION, lambda _: None), VERSION)
         finally:
             await store.close()
 

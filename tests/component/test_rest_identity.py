@@ -195,7 +195,7 @@ def test_what_host_says_opens_nothing(api: RunningApi, host: str) -> None:
 
 
 def test_a_path_that_is_added_is_closed(api: RunningApi) -> None:
-    made = build_api(api.running.control, "0")
+    made = build_api(api.running.control, "0", api.records.append)
 
     @made.get("/api/v1/added")
     async def added() -> str:

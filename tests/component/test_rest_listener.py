@@ -49,7 +49,8 @@ class Listener:
 
     def __init__(self, limits: ListenerLimits, tls: TlsFiles | None) -> None:
         self.application = Application()
-        sock = socket.create_server(("127.0.0.1", 0))
+        sock = socket.socket()
+        sock.bind(("127.0.0.1", 0))
         self.port: int = sock.getsockname()[1]
         self.server = ControlServer(self.application, sock, tls, limits)
 

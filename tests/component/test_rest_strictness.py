@@ -137,6 +137,12 @@ def test_a_body_has_at_most_one_mebibyte(api: RunningApi, size: int, status: int
     assert status == 201 or "1048576" in answer.error
 
 
+def test_a_body_that_says_it_is_too_large_is_not_waited_for(api: RunningApi) -> None:
+    fields = f"authorization: {BEARER['authorization']}\r\ncontent-type: application/json\r\n"
+    head = f"POST /api/v1/accounts HTTP/1.1\r\nhost: a\r\n{fields}content-length: {MIB + 1}\r\n\r\n"
+    assert api.raw(head.encode(), until=b"}}").startswith(b"HTTP/1.1 413 ")
+
+
 def made(**changes: Any) -> dict[str, Any]:
     return {**OPENAI, "name": "never", **changes}
 

@@ -62,11 +62,13 @@ class RunningApi:
     def __init__(self, running: RunningControlPlane) -> None:
         self.running = running
         self.records: list[str] = []
-        """What was logged, of every logger."""
+        """What was logged, of every logger, and what the API said."""
 
     def start(self, **options: Any) -> None:
         """`tls`, `limits`, `body_limits`."""
-        self.api: FastAPI = build_api(self.running.control, "0.0.0", options.pop("body_limits", None))
+        self.api: FastAPI = build_api(
+            self.running.control, "0.0.0", self.records.append, options.pop("body_limits", None)
+        )
         sock = socket.create_server(("127.0.0.1", 0))
         self.port: int = sock.getsockname()[1]
         self.server: ControlServer = self.running.call(self._make(sock, options))

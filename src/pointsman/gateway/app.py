@@ -71,7 +71,7 @@ async def run_gateway(settings: Settings) -> int:
         await data.serve(sockets.data, ssl_context(settings.tls))
         tls = settings.tls
         files = None if tls is None else TlsFiles(tls.cert, tls.key, tls.client_ca)
-        control_server = ControlServer(build_api(control, VERSION), sockets.control, files)
+        control_server = ControlServer(build_api(control, VERSION, log.say), sockets.control, files)
         serving = asyncio.get_running_loop().create_task(control_server.serve())
         stack.push_async_callback(_stop_control, control_server, serving)
         freeze_garbage()

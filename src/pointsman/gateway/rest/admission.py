@@ -1,7 +1,5 @@
 """Who may come in: decided for the route that was matched, before a byte of the body is read."""
 
-import logging
-import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -14,11 +12,10 @@ from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError, InvalidRequest, NotPermitted, Unauthenticated
 from pointsman.core.provider import check_name
 from pointsman.gateway.auth import Authenticator
-from pointsman.gateway.rest.refusals import InternalError, error_response, looks_like_a_credential, shape_problems
+from pointsman.gateway.rest.refusals import error_response, looks_like_a_credential, shape_problems
 from pointsman.gateway.rest.strict_request import StrictRequest
 
 ACCOUNT_HEADER = "x-pointsman-account"
-_LOG = logging.getLogger(__name__)
 
 
 class AdminRoute(APIRoute):
@@ -43,9 +40,6 @@ class AdminRoute(APIRoute):
                 return error_response(refusal, request.texts())
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody is there to read it
-            except Exception as error:
-                log_internal(error)
-                return error_response(InternalError())
 
         return admitted
 
@@ -100,10 +94,3 @@ def name_in_path(name: str) -> str:
     if looks_like_a_credential(name):
         raise InvalidRequest("the name in the path looks like a credential; a record's name belongs there")
     return name
-
-
-def log_internal(error: Exception) -> None:
-    """Say where an error arose. Its own text stays out: it may hold what the request held."""
-    frames = traceback.extract_tb(error.__traceback__)[-3:]
-    places = " ← ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames[::-1])
-    _LOG.error("internal error: %s at %s", type(error).__name__, places)

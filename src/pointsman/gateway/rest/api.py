@@ -21,8 +21,10 @@ from pointsman.gateway.rest.strict_request import BodyLimits
 DOCUMENT_PATH = f"{BASE}/openapi.json"
 
 
-def build_api(control: ControlPlane, version: str, body_limits: BodyLimits | None = None) -> FastAPI:
-    """The application. Every path asks for the admin's token unless it says otherwise."""
+def build_api(
+    control: ControlPlane, version: str, say: Callable[[str], None], body_limits: BodyLimits | None = None
+) -> FastAPI:
+    """The application. Every path asks for the admin's token unless it says otherwise. `say` hears of our bugs."""
     # No pages of documentation: they would load scripts from elsewhere. No redirects: they rebuild URLs.
     api = FastAPI(
         title="Pointsman control API", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
@@ -30,7 +32,7 @@ def build_api(control: ControlPlane, version: str, body_limits: BodyLimits | Non
     api.router.route_class = AdminRoute
     api.state.authenticator = control.authenticator
     api.state.body_limits = body_limits or BodyLimits()
-    api.add_middleware(Boundary)
+    api.add_middleware(Boundary, say=say)
     api.add_exception_handler(HTTPException, _unmatched)
     _add_gateway(api, endpoints.GatewayEndpoints(control, version))
     _add_providers(api, endpoints.ProviderEndpoints(control))

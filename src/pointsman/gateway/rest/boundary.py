@@ -1,10 +1,12 @@
 """The outermost layer: headers that every answer has, HEAD, and errors that arose outside of every path."""
 
+from collections.abc import Callable
+
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pointsman.core.control_errors import ControlError, InvalidRequest
-from pointsman.gateway.rest.admission import log_internal
+from pointsman.core.fault_place import fault_place
 from pointsman.gateway.rest.refusals import InternalError, NoSuchVersion, error_response
 
 _HEADERS = {
@@ -16,8 +18,9 @@ _HEADERS = {
 class Boundary:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, say: Callable[[str], None]) -> None:
         self._app = app
+        self._say = say
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -44,7 +47,7 @@ class Boundary:
         try:
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
-            log_internal(error)
+            self._say(f"internal error: {fault_place(error)}")
             if not started:
                 await error_response(InternalError())(scope, receive, send_with_headers)
             else:
