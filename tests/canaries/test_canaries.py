@@ -2,7 +2,7 @@
 
 The keys and prompts that the tests plant are new in every run (tests/support/canary.py). What the processes wrote and
 looked like is in the evidence (tests/support/evidence.py). What must not be searched is what a test wrote itself: its
-route files, which is where an operator keeps keys.
+route and token files, which is where an operator keeps keys.
 """
 
 import base64
@@ -23,7 +23,7 @@ from tests.support.upstream import SOME_BODY, Upstream, UpstreamPeer, begin
 
 BOTH = Finder({"key": KEY, "token": TOKEN, "prompt": PROMPT})
 ONLY_KEY = Finder({"key": KEY, "token": TOKEN})
-PLANTED = (".yaml", ".yml")
+PLANTED = (".yaml", ".yml", ".token")
 FIELDS = f"X-Prompt: {PROMPT}\r\nAuthorization: Bearer {KEY}\r\nCookie: {KEY}\r\n".encode()
 
 
