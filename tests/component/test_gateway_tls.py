@@ -93,6 +93,21 @@ def test_an_authority_that_is_exchanged_on_disk_is_taken_at_the_next_poll(
         assert follower.events() == [*UNREACHABLE, "fetch_recovered", *LOADED]
 
 
+def test_an_authority_that_vanishes_from_disk_is_told_as_no_connection(authority: trustme.CA, tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(path)
+    with (
+        ScriptedGateway(MOCK, credentials=credentials(authority)) as gateway,
+        Follower(gateway, tmp_path, files={"ca_file": str(path)}) as follower,
+    ):
+        follower.poll()
+        gateway.stop()
+        follower.poll()
+        path.unlink()
+        follower.poll()
+        assert follower.events() == [*LOADED, *UNREACHABLE]
+
+
 class Lurker:
     """Listens where proxy variables lead, and counts who comes."""
 

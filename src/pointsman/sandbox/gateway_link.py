@@ -8,13 +8,12 @@ import asyncio
 import grpc
 import grpc.aio
 
-from pointsman.core.gateway_address import GatewayFileError
 from pointsman.core.limits import Limits
 from pointsman.core.received_bundle import ReceivedBundle
-from pointsman.rpc.channel import call_metadata, open_aio_channel
+from pointsman.rpc.channel import ChannelFileError, call_metadata, open_aio_channel
 from pointsman.rpc.convert import bundle_from
 from pointsman.rpc.gen import inference_pb2, inference_pb2_grpc
-from pointsman.rpc.token_file import read_token
+from pointsman.rpc.token_file import TokenFileError, read_token
 from pointsman.sandbox.route_refresh import FetchFailed
 from pointsman.sandbox.route_source import GatewayRoutes
 
@@ -64,7 +63,9 @@ class GatewayLink:
             raise FetchFailed("gateway_timeout", self._told("no answer in time")) from None
         except grpc.aio.AioRpcError as error:
             raise await self._failure(error) from None
-        except GatewayFileError as error:
+        except ChannelFileError as error:
+            raise FetchFailed("gateway_unreachable", str(error)) from None
+        except TokenFileError as error:
             raise FetchFailed("token_unreadable", str(error)) from None
         if known and answer.revision == known:
             return None
