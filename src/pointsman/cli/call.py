@@ -64,7 +64,6 @@ class Access:
         """A connection to it, made at the first call. Raises ClickException for files that cannot be used."""
         address = self.address()
         token, origin = _token(address, self.options.token_file, os.environ)
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it logs of failed connections is said by us, once
         from pointsman.rpc.channel import ChannelFileError, call_metadata, open_channel
 
         try:

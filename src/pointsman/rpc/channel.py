@@ -7,10 +7,6 @@ it late. What the calls are is the callers'.
 import os
 from pathlib import Path
 
-# The library writes to standard error by itself, in a form of its own, what the caller is told as a status anyway. It
-# reads this once, when it is loaded; whoever has set it wants to see more.
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
 import grpc
 import grpc.aio
 
