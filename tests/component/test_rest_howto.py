@@ -15,20 +15,19 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "use-the-rest-api.md"
 def test_the_examples_of_the_page_work_in_their_order(tmp_path: Path) -> None:
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     assert len(blocks) == 7
-    gateway, home, key = tmp_path / "gateway", tmp_path / "home", tmp_path / "key"
+    gateway, home = tmp_path / "gateway", tmp_path / "home"
     data = home / "data" / "pointsman"
     for directory in (gateway, data):
         directory.mkdir(parents=True)
     (data / "admin.token").write_text(ADMIN_TOKEN)
-    key.write_text(KEY)
     with rest_api(gateway) as api:
         text = "\n".join(blocks).replace("127.0.0.1:8781", f"127.0.0.1:{api.port}")
         text = text.replace("https://api.openai.com/v1", "mock://answers")
         script = home / "page.sh"
-        # Not by the environment: other processes could read it there.
-        script.write_text(f'set -euo pipefail\nOPENAI_API_KEY=$(cat "{key}")\n{text}')
+        # By standard input: other processes could read it in the environment, and later ones in a file.
+        script.write_text(f"set -euo pipefail\nread -r OPENAI_API_KEY\n{text}")
         environ = {"XDG_DATA_HOME": str(home / "data"), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-        done = run_to_end(["bash", str(script)], environ=environ, cwd=home)
+        done = run_to_end(["bash", str(script)], environ=environ, cwd=home, input=f"{KEY}\n")
         assert done.returncode == 0, done.stdout + done.stderr
         assert '"verified":true' in done.stdout
         assert '"timeout_seconds":180' in done.stdout
