@@ -96,6 +96,7 @@ def test_a_provider_that_is_not_there_is_not_found(running: RunningControlPlane)
         (Provider(name="-x", type="openai", credentials={"A": "b"}), "name"),
         (Provider(name="x/../y", type="openai", credentials={"A": "b"}), "name"),
         (Provider(name="x", type="openai", credentials={"": KEY}), "key"),
+        (Provider(name="x", type="openai", credentials={"A": "REDACTED"}), "mask"),
         (Provider(name="x", type="openai", credentials={"A\n": KEY}), "key"),
         (Provider(name="x", type="openai", credentials={"A": KEY + "\0"}), "control character"),
         (Provider(name="x", type="openai", credentials={"A": "b"}, config={"C": "d\0"}), "control character"),

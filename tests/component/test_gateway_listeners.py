@@ -5,13 +5,11 @@ import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import pytest
 import trustme
-import uvicorn
 
 from pointsman.config.listen_address import Address
 from pointsman.config.settings import Listen
@@ -23,7 +21,6 @@ from pointsman.gateway.listeners import (
     bind_sockets,
     grpc_credentials,
     ssl_context,
-    uvicorn_tls,
 )
 from pointsman.proxy.process import bound_address, ready_text
 
@@ -128,32 +125,23 @@ def handshakes(server: ssl.SSLContext, client: ssl.SSLContext) -> bool:
             thread.join()
 
 
-def of_data(tls: Tls) -> ssl.SSLContext:
+def server(tls: Tls) -> ssl.SSLContext:
     context = ssl_context(tls)
     assert context is not None
     return context
 
 
-def of_control(tls: Tls) -> ssl.SSLContext:
-    config = uvicorn.Config(lambda: None, **uvicorn_tls(tls))
-    config.load()
-    assert config.ssl is not None
-    return config.ssl
-
-
 @pytest.mark.guarantee("G2")
-@pytest.mark.parametrize("server", [of_data, of_control])
-def test_data_and_control_let_in_whom_tls_lets_in(files: Files, server: Callable[[Tls], ssl.SSLContext]) -> None:
+def test_data_and_control_let_in_whom_tls_lets_in(files: Files) -> None:
     anybody, known = (files.client_context(shows_certificate=shows) for shows in (False, True))
     assert handshakes(server(files.tls), anybody)
     assert handshakes(server(files.mutual), known)
     assert not handshakes(server(files.mutual), anybody)
 
 
-def test_the_data_listener_speaks_nothing_older_than_tls_1_2(files: Files) -> None:
-    assert of_data(files.tls).minimum_version is ssl.TLSVersion.TLSv1_2
+def test_data_and_control_speak_nothing_older_than_tls_1_2(files: Files) -> None:
+    assert server(files.tls).minimum_version is ssl.TLSVersion.TLSv1_2
     assert ssl_context(None) is None
-    assert dict(uvicorn_tls(None)) == {}
     assert grpc_credentials(None) is None
 
 

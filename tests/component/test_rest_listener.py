@@ -13,7 +13,9 @@ import pytest
 import trustme
 from starlette.types import Message, Receive, Scope, Send
 
-from pointsman.gateway.rest import ControlServer, TlsFiles
+from pointsman.config.tls_files import Tls
+from pointsman.gateway.listeners import ssl_context
+from pointsman.gateway.rest import ControlServer
 from pointsman.gateway.rest.server import ListenerLimits
 from pointsman.gateway.rest.strict_request import BodyLimits
 from tests.support.rest import BEARER, rest_api
@@ -47,12 +49,12 @@ class Application:
 class Listener:
     """One that runs."""
 
-    def __init__(self, limits: ListenerLimits, tls: TlsFiles | None) -> None:
+    def __init__(self, limits: ListenerLimits, tls: Tls | None) -> None:
         self.application = Application()
         sock = socket.socket()
         sock.bind(("127.0.0.1", 0))
         self.port: int = sock.getsockname()[1]
-        self.server = ControlServer(self.application, sock, tls, limits)
+        self.server = ControlServer(self.application, sock, ssl_context(tls), limits)
 
     async def connect(self, context: ssl.SSLContext | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         name = "127.0.0.1" if context else None
@@ -69,7 +71,7 @@ class Listener:
 
 
 @asynccontextmanager
-async def listener(limits: ListenerLimits | None = None, tls: TlsFiles | None = None) -> AsyncIterator[Listener]:
+async def listener(limits: ListenerLimits | None = None, tls: Tls | None = None) -> AsyncIterator[Listener]:
     running = Listener(limits or ListenerLimits(), tls)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(running.server.serve())
@@ -305,17 +307,17 @@ def test_cancelling_it_closes_it() -> None:
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, TlsFiles]:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, Tls]:
     directory, authority = tmp_path_factory.mktemp("tls"), trustme.CA()
     leaf = authority.issue_cert("127.0.0.1")
     leaf.private_key_pem.write_to_path(str(directory / "key"))
     for blob in leaf.cert_chain_pems:
         blob.write_to_path(str(directory / "cert"), append=True)
     authority.cert_pem.write_to_path(str(directory / "ca"))
-    return authority, TlsFiles(directory / "cert", directory / "key", directory / "ca")
+    return authority, Tls(directory / "cert", directory / "key", directory / "ca")
 
 
-def test_tls_asks_for_a_clients_certificate_when_told_so(certificates: tuple[trustme.CA, TlsFiles]) -> None:
+def test_tls_asks_for_a_clients_certificate_when_told_so(certificates: tuple[trustme.CA, Tls]) -> None:
     authority, files = certificates
     bare, known = ssl.create_default_context(), ssl.create_default_context()
     for context in (bare, known):
@@ -324,7 +326,7 @@ def test_tls_asks_for_a_clients_certificate_when_told_so(certificates: tuple[tru
     closing = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
 
     async def test() -> None:
-        async with listener(tls=TlsFiles(files.cert, files.key)) as running:
+        async with listener(tls=Tls(files.cert, files.key)) as running:
             assert (await running.answer(closing, bare)).startswith(b"HTTP/1.1 200 ")
         async with listener(tls=files) as running:
             assert (await running.answer(closing, known)).startswith(b"HTTP/1.1 200 ")
@@ -334,14 +336,6 @@ def test_tls_asks_for_a_clients_certificate_when_told_so(certificates: tuple[tru
                 answer = b""  # by when it is read, the handshake's end or the connection's
             assert not answer
             assert (await running.answer(closing))[:8] != b"HTTP/1.1"
-
-    run(test)
-
-
-def test_unusable_files_are_told_before_anything_listens(tmp_path: Path) -> None:
-    async def test() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as sock, pytest.raises(OSError):
-            ControlServer(Application(), sock, TlsFiles(tmp_path / "cert", tmp_path / "key"))
 
     run(test)
 

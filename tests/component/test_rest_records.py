@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pointsman.core.provider import REDACTED
 from pointsman.core.secret import Secret
-from pointsman.gateway.rest.requests import REDACTED
 from tests.support.canary import KEY, Finder
 from tests.support.rest import OPENAI, RunningApi, rest_api
 

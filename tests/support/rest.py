@@ -15,7 +15,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from pointsman.gateway.rest import ControlServer, TlsFiles, build_api
+from pointsman.gateway.rest import ControlServer, build_api
 from pointsman.gateway.rest.server import ListenerLimits
 from pointsman.gateway.rest.strict_request import BodyLimits
 from tests.support import evidence
@@ -65,7 +65,7 @@ class RunningApi:
         """What was logged, of every logger, and what the API said."""
 
     def start(self, **options: Any) -> None:
-        """`tls`, `limits`, `body_limits`."""
+        """`limits`, `body_limits`."""
         self.api: FastAPI = build_api(
             self.running.control, "0.0.0", self.records.append, options.pop("body_limits", None)
         )
@@ -156,7 +156,6 @@ class _Kept(logging.Handler):
 @contextmanager
 def rest_api(
     directory: Path,
-    tls: TlsFiles | None = None,
     limits: ListenerLimits | None = None,
     body_limits: BodyLimits | None = None,
 ) -> Iterator[RunningApi]:
@@ -166,7 +165,7 @@ def rest_api(
         kept = _Kept(api.records)
         logging.getLogger().addHandler(kept)
         try:
-            api.start(tls=tls, limits=limits, body_limits=body_limits)
+            api.start(limits=limits, body_limits=body_limits)
             yield api
             api.close()
         finally:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 from pointsman.cli.show import block, heading, moment, told
 from pointsman.cli.table import table
 from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
+from pointsman.core.provider import REDACTED
 from pointsman.core.route import DEFAULT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from pointsman.rpc.gen.control_pb2 import Account, Route, RouteChange, SandboxToken
     from pointsman.rpc.gen.datamodel_pb2 import Provider
 
-_REDACTED = "REDACTED"
 _PROVIDER_HEAD = ("NAME", "TYPE", "CREDENTIAL_KEYS", "CONFIG_KEYS")
 _ROUTE_HEAD = ("NAME", "KIND", "PROVIDER", "MODEL", "TIMEOUT", "VERSION", "PROBLEM")
 _TOKEN_HEAD = ("NAME", "STATE", "ROUTE", "CREATED", "EXPIRES")
@@ -53,7 +53,7 @@ def provider_json(provider: "Provider") -> dict[str, Any]:
         "id": provider.id,
         "name": provider.name,
         "type": provider.type,
-        "credentials": dict.fromkeys(sorted(provider.credentials), _REDACTED),
+        "credentials": dict.fromkeys(sorted(provider.credentials), REDACTED),
         "config": dict(sorted(provider.config.items())),
     }
 

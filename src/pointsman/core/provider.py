@@ -11,6 +11,8 @@ from typing import TypeVar
 from pointsman.core.control_errors import InvalidRequest
 from pointsman.core.secret import Secret
 
+REDACTED = "REDACTED"
+"""Stands for every credential in every answer but a bundle."""
 LONGEST_NAME = 253
 LONGEST_TYPE = 64
 MOST_CREDENTIALS = 32
@@ -63,6 +65,11 @@ def check_draft(draft: ProviderDraft) -> None:
         check_name(draft.name, "provider's name")
     if len(draft.type) > LONGEST_TYPE:
         raise InvalidRequest(f"the type has {len(draft.type)} characters; at most {LONGEST_TYPE}")
+    for key, secret in draft.credentials.items():
+        if secret.reveal() == REDACTED:
+            raise InvalidRequest(
+                f"credentials.{key[:LONGEST_KEY]}: {REDACTED} is the mask of what is stored; leave it out and it stays"
+            )
     _check_map("credential", "credentials", MOST_CREDENTIALS, {k: v.reveal() for k, v in draft.credentials.items()})
     _check_map("config", "config entries", MOST_CONFIG_ENTRIES, draft.config)
 

@@ -23,7 +23,7 @@ from pointsman.gateway.listeners import bind_sockets, ssl_context
 from pointsman.gateway.probe import Prober
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
-from pointsman.gateway.rest.server import ControlServer, TlsFiles
+from pointsman.gateway.rest.server import ControlServer
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
 from pointsman.proxy.memory import freeze_garbage
@@ -69,9 +69,7 @@ async def run_gateway(settings: Settings) -> int:
         data = DataListener(log, control.healthy)
         stack.push_async_callback(data.close)
         await data.serve(sockets.data, ssl_context(settings.tls))
-        tls = settings.tls
-        files = None if tls is None else TlsFiles(tls.cert, tls.key, tls.client_ca)
-        control_server = ControlServer(build_api(control, VERSION, log.say), sockets.control, files)
+        control_server = ControlServer(build_api(control, VERSION, log.say), sockets.control, ssl_context(settings.tls))
         serving = asyncio.get_running_loop().create_task(control_server.serve())
         stack.push_async_callback(_stop_control, control_server, serving)
         freeze_garbage()

@@ -5,9 +5,7 @@ What is served there belongs to `data_listener`, `rest` and `grpc`.
 
 import socket
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import grpc
 
@@ -75,7 +73,7 @@ GRPC_OPTIONS = (("grpc.so_reuseport", 0),)
 
 
 def ssl_context(tls: Tls | None) -> ssl.SSLContext | None:
-    """For the data listener; None for clear text. Raises CannotStart."""
+    """For the data and control listeners; None for clear text. Raises CannotStart."""
     if tls is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -89,16 +87,6 @@ def ssl_context(tls: Tls | None) -> ssl.SSLContext | None:
     except OSError as error:
         raise _changed(error) from None
     return context
-
-
-def uvicorn_tls(tls: Tls | None) -> Mapping[str, Any]:
-    """Keywords of `uvicorn.Config` for the control listener."""
-    if tls is None:
-        return {}
-    keywords: dict[str, Any] = {"ssl_certfile": str(tls.cert), "ssl_keyfile": str(tls.key)}
-    if tls.client_ca is not None:
-        keywords |= {"ssl_ca_certs": str(tls.client_ca), "ssl_cert_reqs": int(ssl.CERT_REQUIRED)}
-    return keywords
 
 
 def grpc_credentials(tls: Tls | None) -> grpc.ServerCredentials | None:

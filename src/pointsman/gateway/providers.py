@@ -76,7 +76,7 @@ class Providers:
             if users and not force:
                 raise NotPossibleNow(
                     f"provider {name} is used by {_listed(users)}; point {'it' if len(users) == 1 else 'them'} "
-                    "elsewhere first, or delete with --force"
+                    "elsewhere first, or force it (--force; ?force=true)"
                 )
             deleted = await writer.delete_provider(account, name)
         if deleted:

@@ -6,15 +6,12 @@ from pointsman.core.account import Account
 from pointsman.core.candidate import Candidate, make_bundle
 from pointsman.core.endpoint import Endpoint, parse_endpoint
 from pointsman.core.protocols import normalize_protocols
-from pointsman.core.provider import Provider, ProviderDraft
+from pointsman.core.provider import REDACTED, Provider, ProviderDraft
 from pointsman.core.received_bundle import LeftOut, ReceivedBundle, check_received
 from pointsman.core.route import Route, ValidatedEndpoint
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.rpc.gen import control_pb2, datamodel_pb2, inference_pb2
-
-REDACTED = "REDACTED"
-"""Stands for every credential in every answer but a bundle."""
 
 
 def provider_message(provider: Provider) -> datamodel_pb2.Provider:

@@ -6,6 +6,6 @@ operations of `gateway`, the same that gRPC calls.
 
 from pointsman.gateway.rest.api import build_api
 from pointsman.gateway.rest.document import document
-from pointsman.gateway.rest.server import ControlServer, TlsFiles
+from pointsman.gateway.rest.server import ControlServer
 
-__all__ = ["ControlServer", "TlsFiles", "build_api", "document"]
+__all__ = ["ControlServer", "build_api", "document"]

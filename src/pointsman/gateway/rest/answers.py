@@ -7,13 +7,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from pointsman.core.account import Account
-from pointsman.core.provider import Provider
+from pointsman.core.provider import REDACTED, Provider
 from pointsman.core.route import Route, ValidatedEndpoint
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.gateway.control import Status
 from pointsman.gateway.providers import Deletion
-from pointsman.gateway.rest.requests import REDACTED
 from pointsman.gateway.routes import RouteChange
 
 

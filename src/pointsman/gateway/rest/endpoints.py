@@ -6,7 +6,7 @@ from urllib.parse import quote
 from fastapi import Depends, Response
 from starlette.status import HTTP_503_SERVICE_UNAVAILABLE
 
-from pointsman.core.control_errors import NotFound, NotPossibleNow
+from pointsman.core.control_errors import NotFound
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.providers import DEFAULT_PAGE
 from pointsman.gateway.rest import answers, requests
@@ -53,10 +53,7 @@ class ProviderEndpoints:
         self, account: AccountName, name: PathName, force: requests.Force = False
     ) -> answers.ProviderDeletion:
         """Delete a provider; refused while routes use it, unless forced."""
-        try:
-            deletion = await self._control.providers.delete(account, name, force=force)
-        except NotPossibleNow as error:
-            raise NotPossibleNow(error.text.replace("--force", "?force=true")) from None
+        deletion = await self._control.providers.delete(account, name, force=force)
         if not deletion.deleted:
             raise NotFound(f"provider {name[:64]!r} not found; see {BASE}/providers")
         return answers.ProviderDeletion.of(deletion)

@@ -13,8 +13,6 @@ from pointsman.gateway.rest.refusals import looks_like_a_credential
 from pointsman.gateway.routes import RouteEdit, RouteTarget
 from pointsman.gateway.sandbox_tokens import LONGEST_LIFETIME_SECONDS
 
-REDACTED = "REDACTED"
-"""What stands for every value of a credential."""
 _LARGEST_OFFSET = 10**9
 _NAME_RULE = f"{records.NAME_RULE.capitalize()}."
 
@@ -22,12 +20,6 @@ _NAME_RULE = f"{records.NAME_RULE.capitalize()}."
 def _no_credential(text: str) -> str:
     if looks_like_a_credential(text):
         raise ValueError("it looks like a credential; those belong into the values of credentials")
-    return text
-
-
-def _no_mask(text: str) -> str:
-    if text == REDACTED:
-        raise ValueError(f"{REDACTED} is the mask of what is stored; leave the credential out and it stays as it is")
     return text
 
 
@@ -56,9 +48,7 @@ Name = Annotated[
 ]
 Key = Annotated[str, AfterValidator(_no_credential), Field(min_length=1, max_length=records.LONGEST_KEY)]
 Value = Annotated[str, Field(max_length=records.LONGEST_VALUE)]
-Credentials = Annotated[
-    dict[Key, Annotated[Value, AfterValidator(_no_mask)]], Field(max_length=records.MOST_CREDENTIALS)
-]
+Credentials = Annotated[dict[Key, Value], Field(max_length=records.MOST_CREDENTIALS)]
 Config = Annotated[dict[Key, Value], Field(max_length=records.MOST_CONFIG_ENTRIES)]
 Model = Annotated[str, Field(min_length=1, max_length=LONGEST_MODEL, description="As the provider spells it.")]
 Timeout = Annotated[int, Field(ge=0, le=LONGEST_TIMEOUT_SECONDS, description="Seconds; 0 is the default of 60.")]

@@ -12,21 +12,11 @@ import socket
 import ssl
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """PEM files. With `client_ca`, clients without a certificate of it are refused in the handshake."""
-
-    cert: Path
-    key: Path
-    client_ca: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +45,14 @@ class ControlServer:
     """Serves an application until it is closed."""
 
     def __init__(
-        self, app: ASGIApp, sock: socket.socket, tls: TlsFiles | None = None, limits: ListenerLimits | None = None
+        self,
+        app: ASGIApp,
+        sock: socket.socket,
+        context: ssl.SSLContext | None = None,
+        limits: ListenerLimits | None = None,
     ) -> None:
         """`sock` is bound, and the server's from now on. Raises OSError or ssl.SSLError for unusable files."""
         kept = limits or ListenerLimits()
-        context = _context(tls) if tls is not None else None
 
         class Connection(_Connection):
             """Every connection of this server."""
@@ -118,16 +111,6 @@ class ControlServer:
             await self._ended.wait()
         else:
             self._sock.close()
-
-
-def _context(tls: TlsFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(tls.cert, tls.key)
-    if tls.client_ca is not None:
-        context.load_verify_locations(tls.client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
 
 
 class _Connection(H11Protocol):
