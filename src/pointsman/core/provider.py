@@ -65,6 +65,8 @@ def check_draft(draft: ProviderDraft) -> None:
         check_name(draft.name, "provider's name")
     if len(draft.type) > LONGEST_TYPE:
         raise InvalidRequest(f"the type has {len(draft.type)} characters; at most {LONGEST_TYPE}")
+    if not draft.type.isprintable():
+        raise InvalidRequest("the type holds a control character; write it as openai, anthropic or nvidia")
     for key, secret in draft.credentials.items():
         if secret.reveal() == REDACTED:
             raise InvalidRequest(
