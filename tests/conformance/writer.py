@@ -23,7 +23,8 @@ class WriterProcess:
 
     def __init__(self, settings: StoreSettings) -> None:
         self._said, theirs = _fresh.Pipe(duplex=False)
-        self._process: Any = _fresh.Process(target=_run, args=(settings, theirs))
+        # A daemon: when a test fails, it does not outlive the run.
+        self._process: Any = _fresh.Process(target=_run, args=(settings, theirs), daemon=True)
         self._process.start()
         theirs.close()
 
