@@ -1,6 +1,7 @@
 """Every method of every service against every identity, and what comes back of credentials: nothing."""
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ METHODS: dict[str, MethodDescriptor] = {
 BUNDLE = "/openshell.inference.v1.Inference/GetInferenceBundle"
 HEALTH = "/openshell.v1.OpenShell/Health"
 NOBODY = "UNAUTHENTICATED"
-IDENTITIES = ("none", "wrong", "basic", "empty", "two", "revoked", "expired", "sandbox", "admin")
+IDENTITIES = ("none", "wrong", "basic", "empty", "two", "twice", "revoked", "expired", "sandbox", "admin")
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,7 @@ def identities(running: RunningControlPlane) -> dict[str, Metadata]:
         "basic": (("authorization", f"Basic {token}"),),
         "empty": (("authorization", "Bearer "),),
         "two": (("authorization", f"Bearer {token} {token}"),),
+        "twice": (("authorization", "Bearer " + "x" * 43), *ADMIN),
         "revoked": revoked,
         "expired": (("authorization", f"Bearer {expired.reveal()}"),),
         "sandbox": running.token("valid"),
@@ -155,3 +157,33 @@ def test_a_sandbox_gets_its_own_accounts_routes_only(running: RunningControlPlan
 def test_an_account_that_does_not_exist_is_not_found(running: RunningControlPlane) -> None:
     nowhere: Metadata = (*ADMIN, ("x-pointsman-account", "nowhere"))
     assert call(running, "/openshell.v1.OpenShell/ListProviders", nowhere) == "NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("names", "code"), [(("default", "default"), "INVALID_ARGUMENT"), (("",), "INVALID_ARGUMENT"), (("default",), "")]
+)
+def test_the_account_is_named_once_or_not_at_all(
+    running: RunningControlPlane, names: tuple[str, ...], code: str
+) -> None:
+    named: Metadata = (*ADMIN, *(("x-pointsman-account", name) for name in names))
+    answer = call(running, "/openshell.v1.OpenShell/ListProviders", named)
+    assert (answer if isinstance(answer, str) else "") == code
+
+
+@pytest.mark.parametrize("identity", [each for each in IDENTITIES if each not in ("admin", "sandbox")])
+def test_who_is_refused_is_not_waited_for(
+    running: RunningControlPlane, identities: dict[str, Metadata], identity: str
+) -> None:
+    never = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        never.wait()
+        yield from ()
+
+    invoke: Callable[..., Any] = running.channel.stream_unary(HEALTH)
+    try:
+        with pytest.raises(grpc.RpcError) as caught:
+            invoke(messages(), metadata=identities[identity], timeout=10)
+        assert caught.value.code().name == NOBODY
+    finally:
+        never.set()
