@@ -147,7 +147,8 @@ def test_an_answer_may_take_its_time_and_no_more(
 @pytest.mark.parametrize("room", [0, -1])
 def test_an_answer_may_have_the_limit_in_bytes(upstream: Upstream, tmp_path: Path, room: int) -> None:
     with ScriptedGateway(resolved(upstream.url)) as gateway:
-        limits = replace(DEFAULT_LIMITS, bundle_bytes=gateway.bundle.ByteSize() + room)
+        size = len(Message(routes=[resolved(upstream.url)], revision="r1").SerializeToString())
+        limits = replace(DEFAULT_LIMITS, bundle_bytes=size + room)
         with Follower(gateway, tmp_path, limits=limits) as follower:
             follower.poll()
             assert follower.events() == (LOADED if room == 0 else ["fetch_failed bundle_too_large"])
@@ -216,6 +217,19 @@ def test_every_status_keeps_the_routes_and_is_told_as_what_it_is(
         follower.poll()
         assert follower.events() == [*LOADED, f"fetch_failed {reason}"]
         assert TOKEN not in follower.door.log.getvalue() + follower.door.ocsf.getvalue()
+        assert follower.ask(lambda: serve_one(upstream)).status == 200
+
+
+@pytest.mark.parametrize("answer", [b"\xff\xff\xff\xff", b"\x0a\x04\x0a\x02\xff\xfe"])
+def test_an_answer_that_is_no_bundle_keeps_the_routes_and_is_the_gateways_fault(
+    upstream: Upstream, tmp_path: Path, answer: bytes
+) -> None:
+    with ScriptedGateway(resolved(upstream.url)) as gateway, Follower(gateway, tmp_path) as follower:
+        follower.poll()
+        gateway.bundle = answer
+        follower.poll()
+        assert follower.events() == [*LOADED, "fetch_failed gateway_error"]
+        assert "its answer is no bundle" in follower.door.log.getvalue()
         assert follower.ask(lambda: serve_one(upstream)).status == 200
 
 

@@ -4,13 +4,15 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 import trustme
 
+from pointsman.core.gateway_address import read_gateway_address
+from pointsman.rpc.channel import LARGEST_PEM_FILE, ChannelFileError, open_channel
 from tests.support.follower import Follower
 from tests.support.processes import following_process
 from tests.support.scripted_gateway import ScriptedGateway, resolved
@@ -93,19 +95,53 @@ def test_an_authority_that_is_exchanged_on_disk_is_taken_at_the_next_poll(
         assert follower.events() == [*UNREACHABLE, "fetch_recovered", *LOADED]
 
 
-def test_an_authority_that_vanishes_from_disk_is_told_as_no_connection(authority: trustme.CA, tmp_path: Path) -> None:
-    path = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(path)
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _no_certificates(path: Path) -> None:
+    path.write_bytes(b"\0" * 3 * 1024 * 1024)
+
+
+@pytest.mark.parametrize("exchange", [_pipe, _directory, _no_certificates])
+def test_an_authority_that_becomes_something_else_is_told_and_the_routes_stay(
+    authority: trustme.CA, ca_file: str, tmp_path: Path, exchange: Callable[[Path], None]
+) -> None:
+    path = Path(ca_file)
     with (
         ScriptedGateway(MOCK, credentials=credentials(authority)) as gateway,
-        Follower(gateway, tmp_path, files={"ca_file": str(path)}) as follower,
+        Follower(gateway, tmp_path, files={"ca_file": ca_file}) as follower,
     ):
         follower.poll()
         gateway.stop()
-        follower.poll()
+        follower.poll()  # drops the connection
         path.unlink()
+        exchange(path)
+        gateway.start()
         follower.poll()
-        assert follower.events() == [*LOADED, *UNREACHABLE]
+        assert follower.ask().status == 200
+        assert follower.events() == [*LOADED, *UNREACHABLE, "fetch_failed certificate_unreadable"]
+        assert f"--gateway-ca {path}: " in follower.door.log.getvalue()
+        path.rmdir() if path.is_dir() else path.unlink()
+        authority.cert_pem.write_to_path(path)
+        follower.poll()
+        assert follower.events()[-1] == "fetch_recovered"
+
+
+@pytest.mark.parametrize("size", [LARGEST_PEM_FILE, LARGEST_PEM_FILE + 1])
+def test_a_file_of_certificates_may_have_the_limit(authority: trustme.CA, tmp_path: Path, size: int) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_bytes(authority.cert_pem.bytes().ljust(size, b"\n"))
+    gateway = read_gateway_address("https://127.0.0.1:1", ca_file=str(path))
+    if size == LARGEST_PEM_FILE:
+        open_channel(gateway).close()
+    else:
+        with pytest.raises(ChannelFileError, match=f"has over {LARGEST_PEM_FILE} bytes"):
+            open_channel(gateway)
 
 
 class Lurker:

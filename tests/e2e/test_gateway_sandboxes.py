@@ -81,7 +81,23 @@ def test_certificates_that_cannot_be_read_are_told_at_the_start(tmp_path: Path) 
         rest = ["--listen", "127.0.0.1:0"] if status == 1 else ["--", "true"]
         done = run_to_end([POINTSMAN, "sandbox", *command, *options, *rest])
         assert done.returncode == status
-        assert f"pointsman: --gateway-ca {tmp_path}/none: no such file or directory; " in done.stderr
+        assert f"pointsman: --gateway-ca {tmp_path}/none: no such file; " in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_run_that_is_ended_while_its_gateway_hangs_leaves_nothing_behind(tmp_path: Path, number: int) -> None:
+    path = token_file(tmp_path, TOKEN)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir(mode=0o755)
+    with ScriptedGateway(MOCK) as gateway:
+        gateway.fault = gateway.hang
+        command = [POINTSMAN, "sandbox", "run", "--gateway", gateway.url, "--token-file", str(path), "--", "true"]
+        running = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)}, cwd="/")
+        gateway.wait_for_fetches(1)
+        assert [each.name.startswith("pointsman-ca-") for each in temporary.iterdir()] == [True]
+        running.send_signal(number)
+        assert running.wait(20) == 128 + number
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_route_file_needs_no_grpc() -> None:

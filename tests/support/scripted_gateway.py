@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from pointsman.rpc.gen import inference_pb2, inference_pb2_grpc
+from pointsman.rpc.gen import inference_pb2
 from tests.support.canary import KEY, TOKEN
 
 Message = inference_pb2.GetInferenceBundleResponse
@@ -40,11 +40,21 @@ def aborts(code: grpc.StatusCode, details: str = "") -> Fault:
     return fault
 
 
-class ScriptedGateway(inference_pb2_grpc.InferenceServicer):
+def _bundles(answer: Callable[[Any, Any], Message | bytes]) -> grpc.GenericRpcHandler:
+    handler = grpc.unary_unary_rpc_method_handler(
+        answer,
+        request_deserializer=inference_pb2.GetInferenceBundleRequest.FromString,
+        response_serializer=lambda given: given if isinstance(given, bytes) else given.SerializeToString(),
+    )
+    return grpc.method_handlers_generic_handler("openshell.inference.v1.Inference", {"GetInferenceBundle": handler})
+
+
+class ScriptedGateway:
     """Serves what `bundle` or `fault` say at the time of the call, to whoever has the token, and counts the calls."""
 
     def __init__(self, *routes: inference_pb2.ResolvedRoute, credentials: grpc.ServerCredentials | None = None) -> None:
-        self.bundle = Message(revision="r0")
+        self.bundle: Message | bytes = Message(revision="r0")
+        """What is answered; bytes go out as they are."""
         self.fault: Fault | None = None
         self.token = TOKEN
         self.fetches = 0
@@ -76,7 +86,7 @@ class ScriptedGateway(inference_pb2_grpc.InferenceServicer):
     def start(self) -> None:
         """Listen, on the same port every time."""
         server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
-        inference_pb2_grpc.add_InferenceServicer_to_server(self, server)
+        server.add_generic_rpc_handlers((_bundles(self.GetInferenceBundle),))
         address = f"127.0.0.1:{self.port}"
         if self._credentials is None:
             server.add_insecure_port(address)
@@ -99,7 +109,7 @@ class ScriptedGateway(inference_pb2_grpc.InferenceServicer):
         self.released.set()
         self.stop()
 
-    def GetInferenceBundle(self, request: inference_pb2.GetInferenceBundleRequest, context: Any) -> Message:
+    def GetInferenceBundle(self, request: inference_pb2.GetInferenceBundleRequest, context: Any) -> Message | bytes:
         given = dict(context.invocation_metadata()).get("authorization")
         with self._changed:
             self.fetches += 1
@@ -110,12 +120,6 @@ class ScriptedGateway(inference_pb2_grpc.InferenceServicer):
         if given != f"Bearer {self.token}":
             context.abort(grpc.StatusCode.UNAUTHENTICATED, f"no such token: {given}")
         return answer
-
-    def SetClusterInference(self, request: Any, context: Any) -> NoReturn:
-        context.abort(grpc.StatusCode.UNIMPLEMENTED, "no sandbox asks for this")
-        raise AssertionError
-
-    GetClusterInference = SetClusterInference
 
     def wait_for_fetches(self, more: int = 1, seconds: float = 20) -> None:
         """Until so many more calls have begun: two, for one that began after now to have been answered."""

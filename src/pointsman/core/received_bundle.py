@@ -3,6 +3,7 @@
 The rules are those of the route file, less what only a file can say. No text here repeats a value.
 """
 
+import unicodedata
 from dataclasses import dataclass
 
 from pointsman.core.candidate import SANDBOX_SYSTEM, Bundle, Candidate
@@ -12,6 +13,8 @@ from pointsman.core.route import LONGEST_TIMEOUT_SECONDS
 
 LONGEST_MODEL = 512
 """Characters; more than a gateway of this version stores, as another version's may store more."""
+MOST_PROTOCOLS = 32
+"""That one route lists; there are six, and a later version's are few more."""
 _SCHEMES = ("http", "https", "mock")
 
 
@@ -35,7 +38,7 @@ class ReceivedBundle:
 def check_received(candidate: Candidate) -> None:
     """Raises ValueError, with a reason, for a candidate that must not be used."""
     _check_text("its name", candidate.route, LONGEST_NAME)
-    if candidate.route != SANDBOX_SYSTEM and candidate.route.strip().lower().replace("_", "-") == SANDBOX_SYSTEM:
+    if candidate.route != SANDBOX_SYSTEM and _letters(candidate.route) == _letters(SANDBOX_SYSTEM):
         raise ValueError(f"its name is almost {SANDBOX_SYSTEM}, which agents must not reach")
     _check_text("its model", candidate.model, LONGEST_MODEL)
     if len(candidate.provider_type) > LONGEST_TYPE or not candidate.provider_type.isprintable():
@@ -57,6 +60,11 @@ def _check_text(what: str, text: str, longest: int) -> None:
         raise ValueError(f"{what} is empty")
     if len(text) > longest or not text.isprintable():
         raise ValueError(f"{what} is no plain text, or longer than {longest} characters")
+
+
+def _letters(name: str) -> str:
+    """What is left of a name when case, width and everything between letters are nothing."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", name).casefold()))
 
 
 def _check_reach(host: str) -> None:

@@ -173,6 +173,7 @@ REASONS = {
     "gateway_error": "the gateway answered with an error of its own",
     "token_refused": "the gateway does not take the sandbox's token, nor what is in its file now",
     "token_unreadable": "the gateway does not take the sandbox's token, and its file cannot be used",
+    "certificate_unreadable": "a certificate or key file for the line to the gateway cannot be used any more",
     "not_permitted": "the gateway takes the token, but not for a bundle",
     "bundle_too_large": "the gateway's answer exceeds its limit, in bytes or routes",
     "route_unusable": "a route in the gateway's answer is not what a route must be",

@@ -32,6 +32,36 @@ def until_signalled(*numbers: signal.Signals) -> tuple[asyncio.Event, Callable[[
     return stop, restore
 
 
+async def until_ended(main: Coroutine[Any, Any, int], *numbers: signal.Signals) -> int:
+    """Run `main`, which a signal cancels: what it has begun is undone, and the status is 128 + n.
+
+    A signal that this process was started to ignore is ignored still. `main` may take one over by a handler of its
+    own.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "it runs in a task"
+    came: list[int] = []
+
+    def end(number: int) -> None:
+        if not came:  # a second one would break the undoing off
+            came.append(number)
+            task.cancel()
+
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heeded:
+        loop.add_signal_handler(number, end, number)
+    try:
+        return await main
+    except asyncio.CancelledError:
+        if not came:
+            raise
+        task.uncancel()
+        return 128 + came[0]
+    finally:
+        for number in heeded:
+            loop.remove_signal_handler(number)
+
+
 def bind(address: tuple[str, int]) -> socket.socket:
     """A listening socket. Raises OSError."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET

@@ -5,11 +5,11 @@ it late. What the calls are is the callers'.
 """
 
 import os
-from pathlib import Path
 
 import grpc
 import grpc.aio
 
+from pointsman.config.text_file import Unreadable, open_regular
 from pointsman.core.gateway_address import GatewayAddress, GatewayFileError
 from pointsman.core.limits import MIB
 from pointsman.core.secret import Secret
@@ -18,6 +18,8 @@ ACCOUNT_KEY = "x-pointsman-account"
 """Metadata that names the account a call works on."""
 LARGEST_ANSWER = 4 * MIB
 """Bytes of one answer; gRPC's own default, written down."""
+LARGEST_PEM_FILE = MIB
+"""Bytes; all public authorities together take a quarter."""
 
 _LONGEST_BACKOFF_MS = 1000
 """Between two attempts to connect: well below the five seconds between two polls."""
@@ -95,10 +97,16 @@ def _pem(path: str, option: str) -> bytes | None:
     if not path:
         return None
     try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or "is not a path").lower()
-        raise ChannelFileError(f"{option} {os.fspath(path)}: {reason}; check the path and its rights") from None
+        descriptor, _ = open_regular(path)  # a pipe that has taken its place must not hold up what runs
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(LARGEST_PEM_FILE + 1)
+    except Unreadable as error:
+        raise ChannelFileError(f"{option} {path}: {error.problem.reason}; {error.problem.next_step}") from None
+    except OSError as error:
+        reason = (error.strerror or "cannot be read").lower()
+        raise ChannelFileError(f"{option} {path}: {reason}; check the disk") from None
+    if len(data) > LARGEST_PEM_FILE:
+        raise ChannelFileError(f"{option} {path}: has over {LARGEST_PEM_FILE} bytes; name a file of certificates alone")
     if b"-----BEGIN " not in data:
-        raise ChannelFileError(f"{option} {os.fspath(path)}: is no PEM file; convert it, or name another")
+        raise ChannelFileError(f"{option} {path}: is no PEM file; convert it, or name another")
     return data

@@ -7,7 +7,7 @@ from pointsman.core.candidate import Candidate, make_bundle
 from pointsman.core.endpoint import Endpoint, parse_endpoint
 from pointsman.core.protocols import normalize_protocols
 from pointsman.core.provider import REDACTED, Provider, ProviderDraft
-from pointsman.core.received_bundle import LeftOut, ReceivedBundle, check_received
+from pointsman.core.received_bundle import MOST_PROTOCOLS, LeftOut, ReceivedBundle, check_received
 from pointsman.core.route import Route, ValidatedEndpoint
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
@@ -79,6 +79,8 @@ def bundle_from(message: inference_pb2.GetInferenceBundleResponse) -> ReceivedBu
 
 
 def _candidate(route: inference_pb2.ResolvedRoute) -> Candidate:
+    if len(route.protocols) > MOST_PROTOCOLS:  # before they are looked at: millions fit into an answer
+        raise ValueError(f"it lists over {MOST_PROTOCOLS} protocols")
     candidate = Candidate(
         route=route.name,
         endpoint=_endpoint(route.base_url),

@@ -25,7 +25,7 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.events.record import routes_states
 from pointsman.proxy.backends.http import EngineLine
 from pointsman.proxy.memory import freeze_garbage
-from pointsman.proxy.process import bind, bound_address, ready_text, until_signalled
+from pointsman.proxy.process import bind, bound_address, ready_text, until_ended, until_signalled
 from pointsman.proxy.router import Router
 from pointsman.sandbox.authority import CaFiles, CertificateAuthority
 from pointsman.sandbox.child import User, calling_user, sandbox_user
@@ -128,7 +128,14 @@ class RunOptions:
 
 
 async def run_sandboxed(options: RunOptions) -> int:
-    """Run a command behind the door; its exit status. Raises CannotStart before it runs."""
+    """Run a command behind the door; its exit status. Raises CannotStart before it runs.
+
+    Until it runs, which may wait for a gateway, SIGTERM and SIGHUP end the attempt: 128 + n.
+    """
+    return await until_ended(_run_sandboxed(options), signal.SIGTERM, signal.SIGHUP)
+
+
+async def _run_sandboxed(options: RunOptions) -> int:
     search_path = options.environ.get("PATH", os.defpath)
     bubblewrap = shutil.which("bwrap", path=BUBBLEWRAP_PATH)
     isolation = choose_isolation(options.isolation, is_root=os.geteuid() == 0, bubblewrap=bubblewrap)

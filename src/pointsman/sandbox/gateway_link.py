@@ -64,9 +64,11 @@ class GatewayLink:
         except grpc.aio.AioRpcError as error:
             raise await self._failure(error) from None
         except ChannelFileError as error:
-            raise FetchFailed("gateway_unreachable", str(error)) from None
+            raise FetchFailed("certificate_unreadable", str(error)) from None
         except TokenFileError as error:
             raise FetchFailed("token_unreadable", str(error)) from None
+        if answer is None:
+            raise FetchFailed("gateway_error", self._told("its answer is no bundle; is it another version?"))
         if known and answer.revision == known:
             return None
         most = self._limits.bundle_routes
@@ -74,7 +76,7 @@ class GatewayLink:
             raise FetchFailed("bundle_too_large", self._told(f"{len(answer.routes)} routes; at most {most} are taken"))
         return bundle_from(answer)
 
-    async def _ask_with_the_newest_token(self) -> _Answer:
+    async def _ask_with_the_newest_token(self) -> _Answer | None:
         try:
             return await self._ask()
         except grpc.aio.AioRpcError as error:
@@ -86,7 +88,8 @@ class GatewayLink:
         self._token = token
         return await self._ask()
 
-    async def _ask(self) -> _Answer:
+    async def _ask(self) -> _Answer | None:
+        """The answer; None, from grpc, for one that cannot be parsed."""
         if self._channel is None:
             self._channel = open_aio_channel(self._routes.gateway, self._limits.bundle_bytes)
         stub = inference_pb2_grpc.InferenceStub(self._channel)
@@ -95,7 +98,7 @@ class GatewayLink:
             metadata=call_metadata(self._token),
             timeout=self._limits.bundle_fetch_seconds,
         )
-        answer: _Answer = await call
+        answer: _Answer | None = await call
         return answer
 
     async def _failure(self, error: grpc.aio.AioRpcError) -> FetchFailed:

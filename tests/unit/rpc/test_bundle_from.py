@@ -59,6 +59,9 @@ UNUSABLE: dict[str, dict[str, Any]] = {
     "a name of two lines": {"name": "a\nb"},
     "a long name": {"name": LONG},
     "almost the system route": {"name": "Sandbox_System"},
+    "almost the system route, in two words": {"name": "sandbox system"},
+    "almost the system route, in wide letters": {"name": "\uff33andbox-system"},
+    "the system route with a soft hyphen's look-alike": {"name": "sandbox\u2010system"},
     "no protocols": {"protocols": []},
     "blank protocols": {"protocols": ["  "]},
     "no model": {"model_id": ""},
@@ -93,6 +96,12 @@ def test_texts_may_have_their_limits(field: str, limit: int) -> None:
     for size in (limit, limit + 1):
         received = bundle_from(Message(routes=[resolved(URL, **{field: "a" * size})]))
         assert len(received.bundle.routes) == (size == limit)
+
+
+@pytest.mark.parametrize("count", [32, 33])
+def test_a_route_may_list_so_many_protocols(count: int) -> None:
+    received = bundle_from(Message(routes=[resolved(URL, protocols=[f"dialect-{n}" for n in range(count)])]))
+    assert len(received.bundle.routes) == (count == 32)
 
 
 @pytest.mark.parametrize("seconds", [86_400, 86_401])
