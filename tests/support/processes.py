@@ -101,13 +101,19 @@ def proxy_process(
 
 @contextlib.contextmanager
 def following_process(
-    url: str, token: str, directory: Path, *options: str, environ: Mapping[str, str] | None = None
+    url: str,
+    token: str,
+    directory: Path,
+    *options: str,
+    environ: Mapping[str, str] | None = None,
+    program: Sequence[str] = (POINTSMAN,),
 ) -> Iterator[ProxyProcess]:
     """Start the proxy on a gateway."""
     file = directory / "sandbox.token"
     file.write_text(token)
     file.chmod(0o600)
-    with _started(directory, "--gateway", url, "--token-file", str(file), *options, environ=environ) as running:
+    gateway = ("--gateway", url, "--token-file", str(file))
+    with _started(directory, *gateway, *options, environ=environ, program=program) as running:
         yield running
 
 
@@ -117,8 +123,9 @@ def _started(
     *options: str,
     environ: Mapping[str, str] | None = None,
     stdout: int = subprocess.DEVNULL,
+    program: Sequence[str] = (POINTSMAN,),
 ) -> Iterator[ProxyProcess]:
-    command = [POINTSMAN, "sandbox", "proxy", "--listen", "127.0.0.1:0"]
+    command = [*program, "sandbox", "proxy", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(
         [*command, "--ca-dir", str(directory / "ca"), *options],
         stderr=subprocess.PIPE,
