@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 FUZZ_SECONDS ?= 60
 
-.PHONY: default setup demo check test acceptance-agents bench bench-gateway rotation soak fuzz corpus docs proto fix lock clean help
+.PHONY: default setup demo check test acceptance-agents bench bench-gateway gateway-faults rotation soak fuzz corpus docs proto fix lock clean help
 
 default: check test
 
@@ -40,6 +40,9 @@ bench: setup  ## ratios against nginx (PEERS=1: more peers)
 
 bench-gateway: setup  ## bundle fetches, and a thousand sandboxes that poll, beside a bare gRPC server
 	$(BIN)/python bench/control_plane.py
+
+gateway-faults: setup  ## gateways, their databases and files broken one at a time under load: nothing may be lost
+	$(BIN)/python bench/gateway_faults.py
 
 rotation: setup  ## 100 rotations of a provider's key and model under load: no request may fail
 	$(BIN)/python bench/rotation.py

@@ -1,0 +1,190 @@
+"""The gateway's faults (`make gateway-faults`): one thing is broken at a time, under load, and nothing may be lost.
+
+    .venv/bin/python bench/gateway_faults.py [--seed N] [--kills 50] [--cell WORDS ...] [--list]
+
+Real processes: gateways on SQLite and on PostgreSQL, `pointsman sandbox proxy`s that follow them, operators who keep
+changing providers and routes by the command line's own calls, and clients that keep sending requests. After each cell
+every acknowledged change must be there, route versions must be unique and have grown, no request may have met half of
+a record, and every sandbox must serve what is stored. Exit status 1 when anything was lost, wrong or too late.
+"""
+
+import argparse
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from bench.gateway_cells import Cell, NotHere, Options
+from bench.gateway_database_cells import DATABASE_CELLS, POSTGRESQL_CELLS, data_directory
+from bench.gateway_process_cells import PROCESS_CELLS
+from bench.gateway_world import Mark, World
+from tests.support.databases import postgres_server
+
+_MOST_TEXTS = 3
+_WIDTH = 118
+
+
+class TooSlow(Exception):
+    """A cell's time is over."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the table."""
+
+    cell: str
+    operators: list[str] = field(default_factory=list)
+    sandboxes: list[str] = field(default_factory=list)
+    recovered: float = 0.0
+    took: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+    skipped: str = ""
+
+    def text(self) -> str:
+        """For a terminal."""
+        verdict = f"skipped: {self.skipped}" if self.skipped else ("WRONG" if self.wrong else "ok")
+        lines = [f"{self.cell}: {verdict}, recovered after {self.recovered:.1f} s (cell {self.took:.1f} s)"]
+        for who, texts in (("operators", self.operators), ("sandboxes", self.sandboxes), ("wrong", self.wrong)):
+            for each in texts or ["nothing"]:
+                lines += textwrap.wrap(f"{who}: {each}", _WIDTH, initial_indent="    ", subsequent_indent="        ")
+        return "\n".join(lines)
+
+    def line(self) -> str:
+        """Of the table at the end."""
+        cells = [self.cell, "; ".join(self.operators) or "nothing", "; ".join(self.sandboxes) or "nothing"]
+        lost = self.skipped or "; ".join(self.wrong) or "nothing"
+        return "| " + " | ".join([*cells, f"{self.recovered:.1f} s", lost]).replace("\n", " ") + " |"
+
+
+@contextmanager
+def bounded(seconds: float) -> Iterator[None]:
+    """Raises TooSlow in the main thread when it takes longer."""
+
+    def over(*_: object) -> None:
+        raise TooSlow(f"took longer than {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def run_cell(cell: Cell, world: World, options: Options) -> Row:
+    """Break it, mend it, look."""
+    row, mark, began = Row(cell.name), world.mark(), time.monotonic()
+    allowed: tuple[str, ...] = ()
+    try:
+        with bounded(cell.seconds):
+            seen = cell.act(world, options)
+            row.operators += seen.operators
+            row.sandboxes += seen.sandboxes
+            row.wrong += seen.wrong
+            allowed = seen.allowed
+            row.recovered = world.recovered(seen.mended)
+            row.wrong += world.complaints()
+    except NotHere as error:
+        row.skipped = str(error)
+    except Exception as error:  # whatever it was, the other cells are run
+        row.wrong.append(f"{type(error).__name__}: {error}")
+        world.heal()
+    row.took = time.monotonic() - began
+    _fill(row, world, mark, allowed)
+    return row
+
+
+def _fill(row: Row, world: World, mark: Mark, allowed: Sequence[str]) -> None:
+    told = Counter(
+        f"{each.code}: {_shortened(each.text, world)}" for each in world.ledger[mark.attempts :] if each.code != "OK"
+    )
+    row.operators += [f"{text} (×{count})" for text, count in told.most_common(_MOST_TEXTS)]
+    failures = Counter(_shortened(text, world) for text in world.request_failures(mark))
+    for text, count in failures.most_common():
+        if text.startswith(tuple(allowed)):
+            row.sandboxes.append(f"{text} (×{count})")
+        else:
+            row.wrong.append(f"a request failed (×{count}): {text}")
+    row.sandboxes.append(f"{world.requests_served(mark)} requests served")
+    news = Counter(_kind(_shortened(line, world)) for line in world.news(mark))
+    row.sandboxes += [f"{text} (×{count})" for text, count in news.most_common(_MOST_TEXTS)]
+
+
+def _shortened(text: str, world: World) -> str:
+    text = text.replace(str(world.directory), "DIR").strip()
+    return re.sub(r"127\.0\.0\.1:\d+", "HOST:PORT", text)
+
+
+def _kind(line: str) -> str:
+    kind = line.split()[1]
+    reason = re.search(r" reason=(\S+)", line)
+    return f"{kind} {reason[1]}" if reason else kind
+
+
+@contextmanager
+def _world(kind: str, directory: Path) -> Iterator[World]:
+    with ExitStack() as stack:
+        if kind == "sqlite":
+            data_directory(directory / "gateway-0", stack)
+            yield World(directory, stack, 1, None)
+        else:
+            yield World(directory, stack, 2, stack.enter_context(postgres_server()))
+
+
+def run(cells: Sequence[Cell], options: Options) -> list[Row]:
+    """All of them, and print."""
+    rows = []
+    for kind in ("sqlite", "postgresql"):
+        mine = [cell for cell in cells if cell.world == kind]
+        if not mine:
+            continue
+        directory = Path(tempfile.mkdtemp(prefix="pointsman-faults-"))
+        try:
+            with _world(kind, directory) as world:
+                for cell in mine:
+                    rows.append(run_cell(cell, world, options))
+                    print(rows[-1].text(), flush=True)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+    return rows
+
+
+def main() -> int:
+    """Read the options."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)))
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--cell", action="append", default=[], metavar="WORDS", help="only cells with these words")
+    parser.add_argument("--list", action="store_true")
+    chosen = parser.parse_args()
+    cells = [*PROCESS_CELLS, *DATABASE_CELLS, *POSTGRESQL_CELLS]
+    cells = [cell for cell in cells if not chosen.cell or any(words in cell.name for words in chosen.cell)]
+    if chosen.list:
+        print("\n".join(cell.name for cell in cells))
+        return 0
+    began = time.monotonic()
+    print(f"gateway faults: seed {chosen.seed}", flush=True)
+    rows = run(cells, Options(random.Random(chosen.seed), chosen.kills))
+    print("\n| broken | operators saw | sandboxes saw | recovered after | lost or wrong |\n|---|---|---|---|---|")
+    print("\n".join(row.line() for row in rows))
+    wrong = sum(bool(row.wrong) for row in rows)
+    print(f"{len(rows)} cells, {wrong} wrong, {time.monotonic() - began:.0f} s, seed {chosen.seed}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
