@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pointsman.core.errors import NoCompatibleRoute, NotConfigured, RouterError, UpstreamError
     from pointsman.core.gateway_address import GatewayFileError, read_gateway_address
     from pointsman.core.limits import Limits
+    from pointsman.data_plane import open_router
     from pointsman.proxy.router import BufferedResponse, Router
-    from pointsman.sandbox.app import open_router
     from pointsman.sandbox.gateway_router import open_gateway_router
     from pointsman.sandbox.route_source import gateway_routes
 
@@ -40,7 +40,7 @@ _HOMES = {
     "gateway_routes": "pointsman.sandbox.route_source",
     "load_route_file": "pointsman.config.routes_file",
     "open_gateway_router": "pointsman.sandbox.gateway_router",
-    "open_router": "pointsman.sandbox.app",
+    "open_router": "pointsman.data_plane",
     "read_gateway_address": "pointsman.core.gateway_address",
 }
 

@@ -17,9 +17,9 @@ import uvloop
 
 from pointsman.core.candidate import Candidate, make_bundle
 from pointsman.core.endpoint import Endpoint
+from pointsman.data_plane import open_router
 from pointsman.engine.fleet import EngineFleet
 from pointsman.engine.supervisor import Engine, EngineOptions, EngineState, EngineUnavailable
-from pointsman.sandbox.app import open_router
 from tests.support.llama_server import model_path
 
 PROTOCOLS = (

@@ -24,9 +24,9 @@ import uvloop
 
 from pointsman.core.candidate import make_bundle
 from pointsman.core.limits import DEFAULT_LIMITS
+from pointsman.data_plane import open_router
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.memory import freeze_garbage, give_back_memory
-from pointsman.sandbox.app import open_router
 from pointsman.sandbox.authority import CertificateAuthority
 from tests.support.door import candidate
 from tests.support.loop_watch import LoopWatch

@@ -14,16 +14,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pointsman.core.candidate import Bundle, Candidate, keys_of
-from pointsman.core.errors import UpstreamUnavailable
-from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.core.candidate import Bundle, keys_of
 from pointsman.core.secret import Secret
-from pointsman.engine.fleet import EngineFleet
-from pointsman.engine.supervisor import EngineUnavailable
+from pointsman.data_plane import open_router
 from pointsman.events.log_files import NO_EVENT_LOG, EventLog, operation_log
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.record import routes_states
-from pointsman.proxy.backends.http import EngineLine
 from pointsman.proxy.memory import freeze_garbage
 from pointsman.proxy.process import bind, bound_address, ready_text, until_ended, until_signalled
 from pointsman.proxy.router import Router
@@ -51,31 +47,6 @@ class ProxyOptions:
     event_log: EventLog = NO_EVENT_LOG
     plain: bool = False
     """Serve HTTP without CONNECT and TLS; for benchmarks only."""
-
-
-@contextlib.asynccontextmanager
-async def open_router(
-    bundle: Bundle, log: OperationLog | None = None, limits: Limits = DEFAULT_LIMITS
-) -> AsyncIterator[Router]:
-    """A router with a local engine behind its `gguf` routes. The engine starts at first use."""
-    if log is None:
-        log = OperationLog(lines=None, wall_clock=time.time)
-    fleet = EngineFleet(clock=time.monotonic)
-
-    async def find_engine(candidate: Candidate) -> EngineLine:
-        engine = fleet.engine(Path(candidate.endpoint.path))
-        try:
-            address = await engine.address()
-        except EngineUnavailable as error:
-            raise UpstreamUnavailable(str(error)) from None
-        return EngineLine(address.socket_path, address.key, engine.cpu_seconds)
-
-    router = Router(bundle, log, limits=limits, find_engine=find_engine)
-    try:
-        yield router
-    finally:
-        await router.close()
-        await fleet.close()
 
 
 @contextlib.asynccontextmanager

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 import pointsman.rpc.channel  # noqa: F401  # before anything else loads grpc: it says how
 from pointsman.core.candidate import Bundle
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.data_plane import open_router
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.router import Router
-from pointsman.sandbox.app import open_router
 from pointsman.sandbox.bundle_poller import BundlePoller, Schedule, polling
 from pointsman.sandbox.gateway_link import GatewayLink
 from pointsman.sandbox.route_source import GatewayRoutes

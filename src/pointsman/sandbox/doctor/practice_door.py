@@ -11,8 +11,8 @@ from pointsman.core.candidate import INFERENCE_LOCAL, Candidate, make_bundle
 from pointsman.core.endpoint import Endpoint
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.core.secret import Secret
+from pointsman.data_plane import open_router
 from pointsman.proxy.process import bind
-from pointsman.sandbox.app import open_router
 from pointsman.sandbox.authority import CertificateAuthority
 from pointsman.sandbox.environment import Door, sandbox_environment
 
