@@ -18,7 +18,7 @@ from pointsman.core.provider import ProviderDraft
 from pointsman.core.secret import Secret
 from pointsman.gateway.app import make_control_plane
 from pointsman.gateway.control import ControlPlane
-from pointsman.gateway.grpc.server import GrpcServer
+from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.routes import RouteTarget
 from pointsman.rpc.gen import control_pb2_grpc, inference_pb2_grpc, openshell_pb2_grpc
 from pointsman.store.settings import StoreSettings, file_url
@@ -26,6 +26,7 @@ from pointsman.store.sql import open_store
 from tests.support import evidence
 from tests.support.canary import KEY
 
+GRPC_LIMITS = GrpcLimits()
 ADMIN_TOKEN = "admin-" + "0" * 40
 T = TypeVar("T")
 Metadata = tuple[tuple[str, str], ...]
@@ -46,8 +47,9 @@ def draft(name: str = "mocked", **changes: Any) -> ProviderDraft:
 class RunningControlPlane:
     """Listens on a port of its own; `call` runs an operation on its loop."""
 
-    def __init__(self, directory: Path, *, open_to_admin: bool = False) -> None:
+    def __init__(self, directory: Path, *, open_to_admin: bool = False, limits: GrpcLimits = GRPC_LIMITS) -> None:
         self._directory = directory
+        self._limits = limits
         self._open_to_admin = open_to_admin
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="control plane")
@@ -74,7 +76,9 @@ class RunningControlPlane:
         self.control: ControlPlane = make_control_plane(
             self._store, Secret(ADMIN_TOKEN), self.lines.append, lambda: time.time() + self._ahead
         )
-        self._server = GrpcServer(self.control, self.lines.append, open_to_admin=self._open_to_admin)
+        self._server = GrpcServer(
+            self.control, self.lines.append, open_to_admin=self._open_to_admin, limits=self._limits
+        )
         self.port = await self._server.start(Address("127.0.0.1", 0), None)
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.inference = inference_pb2_grpc.InferenceStub(self.channel)
@@ -114,9 +118,11 @@ class RunningControlPlane:
 
 
 @contextmanager
-def control_plane(directory: Path, *, open_to_admin: bool = False) -> Iterator[RunningControlPlane]:
+def control_plane(
+    directory: Path, *, open_to_admin: bool = False, limits: GrpcLimits = GRPC_LIMITS
+) -> Iterator[RunningControlPlane]:
     """A control plane that listens."""
-    running = RunningControlPlane(directory, open_to_admin=open_to_admin)
+    running = RunningControlPlane(directory, open_to_admin=open_to_admin, limits=limits)
     running.start()
     try:
         yield running

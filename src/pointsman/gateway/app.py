@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable
 
 from pointsman.config.settings import Settings
+from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.core.secret import Secret
 from pointsman.core.version import VERSION
 from pointsman.events.log_files import NO_EVENT_LOG, operation_log
@@ -18,21 +19,23 @@ from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.data_listener import DataListener
-from pointsman.gateway.grpc.server import GrpcServer
+from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.listeners import bind_sockets, ssl_context
 from pointsman.gateway.probe import Prober
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
-from pointsman.gateway.rest.server import ControlServer
+from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
 from pointsman.proxy.memory import freeze_garbage
-from pointsman.proxy.process import bound_address, ready_text, until_signalled
+from pointsman.proxy.process import bound_address, open_files, ready_text, until_signalled
 from pointsman.store.settings import StoreSettings
 from pointsman.store.sql import SqlStore, open_store
 
 _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
+_FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMITS.connections + 256
+"""As many clients as the listeners take, and our own: the database, upstreams that are verified, libraries."""
 
 
 def make_control_plane(
@@ -57,6 +60,8 @@ async def run_gateway(settings: Settings) -> int:
     stop, restore = until_signalled(signal.SIGINT, signal.SIGTERM)
     async with contextlib.AsyncExitStack() as stack:
         log = stack.enter_context(operation_log(NO_EVENT_LOG))
+        if (may_open := open_files(_FILES)) < _FILES:
+            log.say(f"warning: {may_open} files may be open, and all listeners may need {_FILES}; raise ulimit -n")
         admin_token = load_or_make_admin_token(settings.data_dir)
         sockets = bind_sockets(settings.listen)
         stack.callback(sockets.close)

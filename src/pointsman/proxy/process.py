@@ -1,6 +1,8 @@
 """A server as a process: its event loop, what ends it, its listening sockets and the line that names them."""
 
 import asyncio
+import contextlib
+import resource
 import signal
 import socket
 from collections.abc import Callable, Coroutine
@@ -16,6 +18,20 @@ def run(main: Coroutine[Any, Any, int]) -> int:
     give_back_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
+
+
+def open_files(wanted: int) -> int:
+    """Let this process hold `wanted` files open, connections among them, as far as it may; how many it can now.
+
+    1,024 are usual, and a listener that takes more clients than that takes what the database needs as well.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    reachable = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < reachable:
+        with contextlib.suppress(ValueError, OSError):  # a kernel or container that says no
+            resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return wanted if soft == resource.RLIM_INFINITY else soft
 
 
 def until_signalled(*numbers: signal.Signals) -> tuple[asyncio.Event, Callable[[], None]]:

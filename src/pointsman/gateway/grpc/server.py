@@ -1,11 +1,13 @@
 """The gRPC listener."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import grpc.aio
 
 from pointsman.config.listen_address import Address
 from pointsman.config.tls_files import Tls
+from pointsman.core.limits import MIB
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.grpc.control import ControlServicer
 from pointsman.gateway.grpc.gate import Gate
@@ -14,21 +16,46 @@ from pointsman.gateway.grpc.openshell import OpenShellServicer
 from pointsman.gateway.listeners import GRPC_OPTIONS, bind_grpc
 from pointsman.rpc.gen import control_pb2_grpc, inference_pb2_grpc, openshell_pb2_grpc
 
-LARGEST_MESSAGE_BYTES = 4 * 1024 * 1024
-"""gRPC's own default; a provider record at all of its limits has a fifth of it, in ASCII."""
-MOST_CALLS = 4096
-"""At once; beyond it a call is answered RESOURCE_EXHAUSTED."""
 _STOP_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcLimits:
+    """Bounds of the gRPC listener; the comment behind each names what happens beyond it."""
+
+    connections: int = 4096  # at once: a new one is closed. Four times the sandboxes that a gateway is built for
+    handshake_seconds: float = 10.0  # for TLS and HTTP/2's first frames, together: close
+    idle_seconds: float = 300.0  # without a call: close, and clients connect anew by themselves
+    calls_of_one_connection: int = 100  # at once: the client waits. A sandbox has one
+    calls: int = 4096  # at once, of all: RESOURCE_EXHAUSTED
+    message_bytes: int = 4 * MIB  # gRPC's own; a provider record at all of its limits has a fifth, in ASCII
+
+    def options(self) -> list[tuple[str, int]]:
+        """The same in gRPC's words."""
+        return [
+            ("grpc.max_allowed_incoming_connections", self.connections),
+            ("grpc.server_handshake_timeout_ms", round(self.handshake_seconds * 1000)),
+            ("grpc.max_connection_idle_ms", round(self.idle_seconds * 1000)),
+            ("grpc.max_concurrent_streams", self.calls_of_one_connection),
+            ("grpc.max_receive_message_length", self.message_bytes),
+        ]
 
 
 class GrpcServer:
     """Serves every service of `proto/` until it is stopped."""
 
-    def __init__(self, control: ControlPlane, say: Callable[[str], None], *, open_to_admin: bool) -> None:
+    def __init__(
+        self,
+        control: ControlPlane,
+        say: Callable[[str], None],
+        *,
+        open_to_admin: bool,
+        limits: GrpcLimits = GrpcLimits(),
+    ) -> None:
         self._server = grpc.aio.server(
             interceptors=[Gate(control.authenticator, say, open_to_admin=open_to_admin)],
-            maximum_concurrent_rpcs=MOST_CALLS,
-            options=[*GRPC_OPTIONS, ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES)],
+            maximum_concurrent_rpcs=limits.calls,
+            options=[*GRPC_OPTIONS, *limits.options()],
         )
         inference_pb2_grpc.add_InferenceServicer_to_server(InferenceServicer(control), self._server)
         openshell_pb2_grpc.add_OpenShellServicer_to_server(OpenShellServicer(control), self._server)
