@@ -119,22 +119,25 @@ asyncio.run(main())
     assert run_to_end([sys.executable, "-c", code]).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("first", ["pointsman.sandbox.gateway_router", "pointsman.rpc.channel"])
+@pytest.mark.parametrize(
+    "first", ["pointsman.sandbox.gateway_router", "pointsman.rpc.channel", "pointsman.gateway.app"]
+)
 def test_grpc_is_told_to_keep_its_own_lines_to_itself_before_it_is_loaded(first: str) -> None:
     code = f"""
 import builtins, os, sys
 original = builtins.__import__
 def watched(name, *rest):
     if name.partition(".")[0] == "grpc" and "grpc" not in sys.modules:
-        print(os.environ.get("GRPC_VERBOSITY"))
+        print(os.environ.get("GRPC_VERBOSITY"), os.environ.get("GRPC_TRACE"))
     return original(name, *rest)
 builtins.__import__ = watched
 import {first}
 """
-    assert run_to_end([sys.executable, "-c", code], environ={"GRPC_VERBOSITY": "INFO"}).stdout == "INFO\n"
+    environ = {"GRPC_VERBOSITY": "INFO", "GRPC_TRACE": "all"}  # traces show tokens
+    assert run_to_end([sys.executable, "-c", code], environ=environ).stdout == "INFO None\n"
     environ = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
-    assert done.stdout == "NONE\n"
+    assert done.stdout == "NONE None\n"
 
 
 SCRIPT = """

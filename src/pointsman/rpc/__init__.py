@@ -1,10 +1,12 @@
 """Protobuf messages, and how they become values of `core`.
 
-Import it before grpc, which reads its variables once, when it is loaded.
+Whatever loads grpc imports this first: the library reads these variables once, when it is loaded.
 """
 
 import os
 
-# The library writes to standard error by itself, in a form of its own, what the caller is told as a status anyway.
-# Whoever has set it wants to see more.
+# It writes to standard error by itself, in a form of its own, what the caller is told as a status anyway. Whoever has
+# set this wants to see more.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+# Its traces show every header, tokens among them, and logs are kept and passed on.
+os.environ.pop("GRPC_TRACE", None)
