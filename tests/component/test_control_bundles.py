@@ -6,7 +6,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from pointsman.core.control_errors import NotFound, NotPossibleNow, Unauthenticated
+from pointsman.core.control_errors import InvalidRequest, NotFound, NotPossibleNow, Unauthenticated
 from pointsman.core.route import ValidatedEndpoint
 from pointsman.core.secret import Secret
 from pointsman.gateway.routes import Routes, RouteTarget
@@ -145,6 +145,15 @@ def test_a_token_with_a_route_of_its_own_gets_it_as_inference_local(running: Run
 def test_a_token_cannot_name_a_route_that_does_not_exist(running: RunningControlPlane) -> None:
     with pytest.raises(NotFound, match="there is no route 'nowhere'"):
         running.token("own", route="nowhere")
+
+
+def test_a_token_cannot_make_the_system_route_a_sandboxs_own(running: RunningControlPlane) -> None:
+    running.point("sandbox-system", model="system")
+    with pytest.raises(InvalidRequest, match="sandbox-system is not for what runs in a sandbox"):
+        running.token("own", route="sandbox-system")
+    running.point(model="shared")
+    shared = running.token("shared", route="inference.local")
+    assert [each.model_id for each in fetch(running, shared).routes] == ["shared", "system"]
 
 
 @pytest.mark.guarantee("K8")

@@ -101,6 +101,9 @@ def test_a_provider_that_is_not_there_is_not_found(running: RunningControlPlane)
         (Provider(name="x", type="openai", credentials={"A\n": KEY}), "key"),
         (Provider(name="x", type="openai", credentials={"A": KEY + "\0"}), "control character"),
         (Provider(name="x", type="openai", credentials={"A": "b"}, config={"C": "d\0"}), "control character"),
+        (Provider(name="x", type="a\npointsman: b", credentials={"A": "b"}), "type"),
+        (Provider(name="x", type="a\x1b[31m", credentials={"A": "b"}), "type"),
+        (Provider(name="x", type="openai", credentials={"A": "b"}, config={"openai_api_key": KEY}), "as a credential"),
         (Provider(name="x", type="openai", credentials={"A": "b"}, config={"U": f"https://u:{KEY}@h/"}), "password"),
     ],
 )

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pointsman.config.wording import shown, shown_variable
 from pointsman.core.profiles import profile_for
-from pointsman.core.provider import LONGEST_VALUE
+from pointsman.core.provider import LONGEST_VALUE, names_a_secret
 from pointsman.core.secret import Secret
 
 _STANDARD_INPUT = "-"
 _NOBODYS = "BASE_URL"
 """A variable of this name may be about anything."""
 _USER_INFO = re.compile(r"://[^/?#]*@")
-_LOOKS_SECRET = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 
 
 class WrongFlag(Exception):
@@ -96,7 +95,7 @@ def read_config(flags: Iterable[str], *, may_delete: bool) -> dict[str, str]:
             raise WrongFlag("--config is not KEY=VALUE; for example --config OPENAI_BASE_URL=https://models.example/v1")
         if key in found:
             raise WrongFlag(f"--config{_name(key)} is given twice; give each key once")
-        if value and _LOOKS_SECRET.search(key):
+        if value and names_a_secret(key):
             raise WrongFlag(f"--config{_name(key)} looks like a credential, and config is shown; use --credential")
         if _USER_INFO.search(value):
             raise WrongFlag(f"--config{_name(key)} has user info before '@', and config is shown; leave it out")

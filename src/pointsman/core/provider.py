@@ -23,6 +23,7 @@ LONGEST_VALUE = 8192
 _T = TypeVar("_T")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
+_NAMES_A_SECRET = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 NAME_RULE = "letters, digits, '.', '_' and '-', with a letter or digit first and last"
 
 
@@ -59,6 +60,11 @@ def check_name(name: str, what: str = "name") -> None:
         raise InvalidRequest(f"{name[:40]!r} cannot be the {what}; use {NAME_RULE}")
 
 
+def names_a_secret(key: str) -> bool:
+    """Whether the value of a config entry with this key would be a credential, shown to all who may see the record."""
+    return _NAMES_A_SECRET.search(key) is not None
+
+
 def check_draft(draft: ProviderDraft) -> None:
     """Raises InvalidRequest for what no record may hold; its name and type may be empty."""
     if draft.name:
@@ -89,6 +95,8 @@ def _check_map(what: str, plural: str, most: int, entries: Mapping[str, str]) ->
         if "\0" in value or (what == "config" and not value.isprintable()):
             # A credential may be a PEM file; whether it can be sent as a header is asked when it is used.
             raise InvalidRequest(f"the {what} {key} holds a line break or another control character")
+        if what == "config" and value and names_a_secret(key):
+            raise InvalidRequest(f"the config {key} is shown to everybody; give it as a credential")
         if what == "config" and _USER_INFO.match(value.strip()):
             raise InvalidRequest(f"the config {key} has a user name or password in its URL, where everybody sees it")
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+from pointsman.core.candidate import INFERENCE_LOCAL
 from pointsman.core.control_errors import InvalidRequest, NotFound
 from pointsman.core.provider import check_name
+from pointsman.core.route import RESERVED_NAMES
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.gateway.auth import digest_of
@@ -32,6 +34,10 @@ class SandboxTokens:
         check_name(name, "sandbox's name")
         if lifetime_seconds is not None and not 0 < lifetime_seconds <= LONGEST_LIFETIME_SECONDS:
             raise InvalidRequest(f"a lifetime of {lifetime_seconds} s; between 1 and {LONGEST_LIFETIME_SECONDS}")
+        if route == INFERENCE_LOCAL:
+            route = ""  # where it leads anyway
+        if route in RESERVED_NAMES:
+            raise InvalidRequest(f"{route} is not for what runs in a sandbox; name a route of 'pointsman route create'")
         secret, now = Secret(_PREFIX + self._random_text()), self._clock()
         expires = None if lifetime_seconds is None else now + lifetime_seconds
         token = SandboxToken(account, name, digest_of(secret.reveal()), route, now, expires)
