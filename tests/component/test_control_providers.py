@@ -14,6 +14,7 @@ from pointsman.core.provider import (
     MOST_CONFIG_ENTRIES,
     MOST_CREDENTIALS,
 )
+from pointsman.gateway.providers import LARGEST_PAGE_BYTES
 from pointsman.rpc.gen import control_pb2, openshell_pb2
 from pointsman.rpc.gen.datamodel_pb2 import Provider
 from tests.support.canary import KEY
@@ -193,6 +194,23 @@ def test_a_type_cannot_be_changed_but_may_be_repeated(running: RunningControlPla
     with pytest.raises(grpc.RpcError) as raised:
         update(running, Provider(name="typed", type="anthropic"))
     assert "openai" in refusal(raised, "INVALID_ARGUMENT")
+
+
+def test_a_page_that_no_answer_can_hold_is_refused_and_a_smaller_one_is_not(fresh: RunningControlPlane) -> None:
+    full = {f"{key:02}": "v" * LONGEST_VALUE for key in range(MOST_CONFIG_ENTRIES)}
+    shown = MOST_CONFIG_ENTRIES * (2 + LONGEST_VALUE) + len("OPENAI_API_KEY")
+    whole, rest = divmod(LARGEST_PAGE_BYTES, shown)
+    for number in range(whole):
+        fresh.provide(f"p{number}", config=full)
+    entries, left = divmod(rest - len("OPENAI_API_KEY"), 2 + LONGEST_VALUE)
+    last = f"{entries:02}"
+    fresh.provide("q", config={**dict(list(full.items())[:entries]), last: "v" * (left - 2)})
+    assert len(names(fresh)) == whole + 1
+    update(fresh, Provider(name="q", config={last: "v" * (left - 1)}))
+    with pytest.raises(grpc.RpcError) as raised:
+        names(fresh)
+    assert "smaller limit" in refusal(raised, "INVALID_ARGUMENT")
+    assert names(fresh, limit=2, offset=whole - 1) == [f"p{whole - 1}", "q"]
 
 
 def test_pages_are_by_name_with_100_at_a_time_unless_asked(fresh: RunningControlPlane) -> None:

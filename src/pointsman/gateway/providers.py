@@ -4,11 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pointsman.core.control_errors import InvalidRequest, NotFound, NotPossibleNow
+from pointsman.core.limits import MIB
 from pointsman.core.provider import Provider, ProviderDraft, changed, check_new
 from pointsman.store.interface import Store
 
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000
+LARGEST_PAGE_BYTES = 3 * MIB
+"""Of what is shown of a page: clients take 4 MiB in one message. Records of usual size have 300 bytes."""
+_SLICE = 25
+"""Records read at a time: 20 MiB at all of their limits, and others have their turn in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +23,14 @@ class Deletion:
     deleted: bool
     broken_routes: tuple[str, ...] = ()
     """Routes that lead nowhere from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderPage:
+    """Some records, and how many there are."""
+
+    providers: Sequence[Provider]
+    total: int
 
 
 class Providers:
@@ -51,12 +64,23 @@ class Providers:
             raise _no_provider(name)
         return provider
 
-    async def list(self, account: str, limit: int = 0, offset: int = 0) -> Sequence[Provider]:
-        """A page of records by name; `limit` 0 means 100."""
+    async def page(self, account: str, limit: int = 0, offset: int = 0) -> ProviderPage:
+        """Records by name; `limit` 0 means 100. Raises InvalidRequest for more than an answer can hold."""
         if limit > LARGEST_PAGE:
             raise InvalidRequest(f"limit {limit} is too large; at most {LARGEST_PAGE}")
+        found: list[Provider] = []
+        size, end = 0, offset + (limit or DEFAULT_PAGE)
         async with self._store.read() as reader:
-            return await reader.providers(account, limit or DEFAULT_PAGE, offset)
+            total = await reader.count_providers(account)
+            for start in range(offset, min(end, total), _SLICE):
+                found += await reader.providers(account, min(_SLICE, end - start), start)
+                size += sum(map(_shown_bytes, found[start - offset :]))
+                if size > LARGEST_PAGE_BYTES:
+                    raise InvalidRequest(
+                        f"these providers have over {LARGEST_PAGE_BYTES // MIB} MiB together, too much for one answer; "
+                        "ask for fewer with a smaller limit"
+                    )
+        return ProviderPage(found, total)
 
     async def update(self, account: str, draft: ProviderDraft) -> Provider:
         """Merge into a record, in one step. Raises NotFound or InvalidRequest."""
@@ -83,6 +107,11 @@ class Providers:
             told = f"; no longer available: {_listed(users)}" if users else ""
             self._say(f"provider {name} of {account}: deleted{told}")
         return Deletion(deleted, users if deleted else ())
+
+
+def _shown_bytes(provider: Provider) -> int:
+    texts = (*provider.credentials, *provider.config, *provider.config.values())
+    return sum(len(text.encode()) for text in texts)
 
 
 def _no_provider(name: str) -> NotFound:

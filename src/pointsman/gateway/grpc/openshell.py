@@ -39,8 +39,8 @@ class OpenShellServicer(openshell_pb2_grpc.OpenShellServicer):
 
     async def ListProviders(self, request: pb.ListProvidersRequest, context: _Context) -> pb.ListProvidersResponse:
         """A page of records by name."""
-        page = await self._control.providers.list(caller().account, request.limit, request.offset)
-        return pb.ListProvidersResponse(providers=[provider_message(each) for each in page])
+        page = await self._control.providers.page(caller().account, request.limit, request.offset)
+        return pb.ListProvidersResponse(providers=[provider_message(each) for each in page.providers])
 
     async def UpdateProvider(self, request: pb.UpdateProviderRequest, context: _Context) -> pb.ProviderResponse:
         """Merge into a record."""

@@ -13,6 +13,7 @@ from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.gateway.control import Status
 from pointsman.gateway.providers import Deletion
+from pointsman.gateway.providers import ProviderPage as Page
 from pointsman.gateway.routes import RouteChange
 
 
@@ -63,6 +64,11 @@ class ProviderPage(_Answer):
 
     providers: list[ProviderAnswer]
     total: int = Field(description="How many there are.")
+
+    @classmethod
+    def of(cls, page: Page) -> "ProviderPage":
+        """The same for a client."""
+        return cls(providers=[ProviderAnswer.of(each) for each in page.providers], total=page.total)
 
 
 class ProviderDeletion(_Answer):

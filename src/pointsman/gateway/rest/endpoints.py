@@ -27,9 +27,8 @@ class ProviderEndpoints:
         self, account: AccountName, limit: requests.Limit = DEFAULT_PAGE, offset: requests.Offset = 0
     ) -> answers.ProviderPage:
         """Providers by name, one page of them."""
-        async with self._control.store.read() as reader:
-            found, total = await reader.providers(account, limit, offset), await reader.count_providers(account)
-        return answers.ProviderPage(providers=[answers.ProviderAnswer.of(each) for each in found], total=total)
+        page = await self._control.providers.page(account, limit, offset)
+        return answers.ProviderPage.of(page)
 
     async def create(
         self, account: AccountName, body: requests.NewProvider, response: Response
