@@ -114,6 +114,16 @@ def test_a_token_that_is_refused_is_read_again_and_never_told(upstream: Upstream
         assert "pointsman sandbox token create" in told
 
 
+def test_what_to_do_about_a_token_is_said_once_and_whole(tmp_path: Path) -> None:
+    with ScriptedGateway() as gateway, Follower(gateway, tmp_path) as follower:
+        gateway.fault = aborts(grpc.StatusCode.UNAUTHENTICATED, "the token is not valid; make one: " + "words " * 20)
+        follower.poll()
+        assert (
+            f"{gateway.url}: the token is not valid; make another with 'pointsman sandbox token create NAME' and write "
+            'it into the token file"\n'
+        ) in follower.door.logged()
+
+
 def test_a_gateway_that_hangs_is_given_up_and_asked_anew(upstream: Upstream, tmp_path: Path) -> None:
     limits = replace(DEFAULT_LIMITS, bundle_fetch_seconds=0.3)
     with (

@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
@@ -33,8 +34,10 @@ def ca_file(authority: trustme.CA, tmp_path: Path) -> str:
     return str(tmp_path / "ca.pem")
 
 
-def credentials(authority: trustme.CA, name: str = "localhost", *, mutual: bool = False) -> grpc.ServerCredentials:
-    leaf = authority.issue_cert(name)
+def credentials(
+    authority: trustme.CA, name: str = "localhost", *, mutual: bool = False, until: datetime | None = None
+) -> grpc.ServerCredentials:
+    leaf = authority.issue_cert(name, not_before=datetime(2020, 1, 1, tzinfo=UTC), not_after=until)
     chain = b"".join(each.bytes() for each in leaf.cert_chain_pems)
     root = authority.cert_pem.bytes() if mutual else None
     return grpc.ssl_server_credentials([(leaf.private_key_pem.bytes(), chain)], root, require_client_auth=mutual)
@@ -65,6 +68,22 @@ def test_a_gateway_of_another_authority_or_name_gets_no_token(
             follower.poll()
             assert follower.events() == UNREACHABLE
             assert gateway.fetches == 0
+
+
+def test_why_no_connection_comes_about_is_told_in_words(authority: trustme.CA, ca_file: str, tmp_path: Path) -> None:
+    (tmp_path / "junk.pem").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    expired = credentials(authority, until=datetime(2021, 1, 1, tzinfo=UTC))
+    for server, file, cause in (
+        (expired, ca_file, "its certificate has expired; renew it"),
+        (credentials(authority), str(tmp_path / "junk.pem"), "the files of --gateway-ca"),
+        (credentials(trustme.CA()), ca_file, "its certificate is not trusted; give its authority's by --gateway-ca"),
+    ):
+        with (
+            ScriptedGateway(MOCK, credentials=server) as gateway,
+            Follower(gateway, tmp_path, files={"ca_file": file}) as follower,
+        ):
+            follower.poll()
+            assert f'detail="{gateway.url}: {cause}' in follower.door.logged()
 
 
 def test_a_gateway_that_wants_a_certificate_gets_ours(authority: trustme.CA, ca_file: str, tmp_path: Path) -> None:

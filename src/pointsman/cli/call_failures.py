@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from pointsman.core.gateway_address import GatewayAddress
 from pointsman.events.printable import printable
+from pointsman.rpc.connection_cause import connection_cause
 
 _LONGEST_TEXT = 2000
 _NOT_CONNECTED = (
@@ -75,31 +76,13 @@ def _unavailable(details: str, gateway: GatewayAddress) -> str:
 
 def _cause(details: str, gateway: GatewayAddress) -> str:
     """What kept the connection from being made, and the next step."""
-    for words, cause in _CAUSES:
-        if words in details:
-            return cause
+    if cause := connection_cause(details):
+        return f": {cause}"
     if "Socket closed" in details:
         if gateway.tls:
             return ": it ended the handshake; it may want a certificate, give --gateway-cert and --gateway-key"
         return ": it closed the connection; it may speak TLS, write https:// and --gateway-ca"
     return "; start it with 'pointsman gateway', or name another with --gateway"
-
-
-_CAUSES = (
-    ("certificate has expired", ": its certificate has expired; renew it"),
-    ("certificate is not yet valid", ": its certificate is not valid yet; compare the clocks of both machines"),
-    ("CERTIFICATE_VERIFY_FAILED", ": its certificate is not trusted; give its authority's by --gateway-ca"),
-    ("Hostname Verification Check failed", ": its certificate is for another name; name the host that is in it"),
-    ("WRONG_VERSION_NUMBER", ": it does not speak TLS there; write http:// on its own machine, or check the port"),
-    (
-        "Failed to create security handshaker",
-        ": the files of --gateway-ca, --gateway-cert and --gateway-key cannot be used; check that they are PEM and "
-        "belong together",
-    ),
-    ("Failed parsing HTTP/2", ": what listens there is not a gRPC server; name the gateway's gRPC listener"),
-    ("Domain name not found", ": there is no such host; check the name in --gateway"),
-    ("address lookup failed", ": its name cannot be looked up; check --gateway and the name service"),
-)
 
 
 def _unauthenticated(where: str, token: TokenOrigin) -> str:

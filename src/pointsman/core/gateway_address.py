@@ -58,12 +58,19 @@ def read_gateway_address(
         raise ValueError("is plain text, so certificates mean nothing; write https://, or leave them out")
     if bool(certificate_file) != bool(key_file):
         raise ValueError("gets half of a certificate; give --gateway-cert together with --gateway-key")
-    return GatewayAddress(endpoint.host, endpoint.port, tls, ca_file, certificate_file, key_file)
+    # With its dot the name is not looked for in the hosts file: a name server could send the keys anywhere.
+    host = "localhost" if _is_localhost(endpoint.host) else endpoint.host
+    return GatewayAddress(host, endpoint.port, tls, ca_file, certificate_file, key_file)
+
+
+def _is_localhost(host: str) -> bool:
+    """Whether it is that name, in lower case; one dot behind it is allowed."""
+    return host.removesuffix(".") == "localhost"
 
 
 def is_loopback(host: str) -> bool:
     """Whether a host, a name or an address, never leaves this machine."""
-    if host.removesuffix(".") == "localhost":
+    if _is_localhost(host):
         return True
     try:
         return ipaddress.ip_address(host).is_loopback

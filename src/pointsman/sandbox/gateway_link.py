@@ -11,6 +11,7 @@ import grpc.aio
 from pointsman.core.limits import Limits
 from pointsman.core.received_bundle import ReceivedBundle
 from pointsman.rpc.channel import ChannelFileError, call_metadata, open_aio_channel
+from pointsman.rpc.connection_cause import connection_cause, plain_details
 from pointsman.rpc.convert import bundle_from
 from pointsman.rpc.gen import inference_pb2, inference_pb2_grpc
 from pointsman.rpc.token_file import TokenFileError, read_token
@@ -108,11 +109,14 @@ class GatewayLink:
             reason, text = "bundle_too_large", f"over {self._limits.bundle_bytes} bytes"
         if reason in _NEW_CHANNEL:
             await self.close()
-        text = text.rpartition("last error: ")[2].strip() or error.code().name
+            text = connection_cause(text) or plain_details(text)
+        text = text or error.code().name
         if self._token.appears_in(text):
             text = error.code().name
         next_step = _NEXT_STEPS.get(reason, "")
-        return FetchFailed(reason, self._told(f"{text[:_MOST_TOLD]}; {next_step}" if next_step else text))
+        if next_step:  # in place of the gateway's, which may be for somebody else
+            text = f"{text.partition(';')[0][:_MOST_TOLD]}; {next_step}"
+        return FetchFailed(reason, self._told(text))
 
     def _told(self, text: str) -> str:
         return f"{self._routes.gateway.url}: {text}"

@@ -82,3 +82,8 @@ def test_files_that_do_not_go_together_are_refused(url: str, files: tuple[str, s
 )
 def test_loopback_is_localhost_and_the_addresses_of_this_machine_alone(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize("url", ["http://localhost.:8782", "https://LOCALHOST.:8782"])
+def test_localhost_is_never_a_name_for_a_name_server(url: str) -> None:
+    assert read_gateway_address(url).host == "localhost"
