@@ -298,6 +298,10 @@ def test_the_supervisors_own_call_uses_the_system_route_and_follows_it(upstream:
             follower.poll()
             assert json.loads(follower.door.system_inference(*chat).body)["model"] == model
             gateway.serve(resolved("mock://a", name="sandbox-system", model_id="two"))
+        gateway.serve(resolved(upstream.url))
+        follower.poll()
+        with pytest.raises(NotConfigured):  # the route of the command inside takes nothing over
+            follower.door.system_inference(*chat)
         assert upstream.saw_nothing()
 
 

@@ -33,6 +33,7 @@ def test_a_candidate_that_did_not_change_stays_the_same_object() -> None:
         {"endpoint": parse_endpoint("http://127.0.0.1:2/v1")},
         {"model": "other"},
         {"timeout_seconds": 6.0},
+        {"ca_bundle": "/certificates.pem"},
         {"provider_type": "nvidia"},
         {"protocols": ("openai_completions",)},
     ],
