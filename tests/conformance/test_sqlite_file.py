@@ -151,3 +151,37 @@ async def test_a_copy_made_by_sqlite_opens_with_the_same_key_file(sqlite: Databa
             assert await reader.provider(ACCOUNT, "openai-1") == provider()
         async with store.write() as writer:
             assert (await writer.put_route(route())).version == 1
+
+
+async def test_a_file_that_is_exchanged_under_it_takes_no_changes_and_gives_none(sqlite: Database) -> None:
+    """As by somebody who restores a backup too early: what is written then would damage the backup."""
+    aside = sqlite.file.with_name("aside")
+    async with replace(sqlite, settings=replace(sqlite.settings, freshness_seconds=0.0)).opened() as store:
+        async with store.write() as writer:
+            await writer.put_route(route())
+        sqlite.file.rename(aside)
+        for _ in range(2):
+            with pytest.raises(
+                StoreUnavailable, match=r"was moved, removed or replaced while the gateway ran; stop it"
+            ):
+                async with store.write() as writer:
+                    await writer.put_route(route())
+            with pytest.raises(StoreUnavailable, match="moved"):
+                await store.generation()
+            with pytest.raises(StoreUnavailable, match="moved"):
+                store.read()
+            sqlite.file.write_bytes(aside.read_bytes())
+        aside.replace(sqlite.file)
+        async with store.write() as writer:
+            assert (await writer.put_route(route())).version == 2
+
+
+async def test_a_change_that_was_committed_to_a_file_that_is_gone_is_not_acknowledged(sqlite: Database) -> None:
+    async def change() -> None:
+        async with store.write() as writer:
+            await writer.put_route(route())
+            sqlite.file.rename(sqlite.file.with_name("aside"))
+
+    async with sqlite.opened() as store:
+        with pytest.raises(StoreUnavailable, match="committed to the old file, so look whether it was made"):
+            await change()

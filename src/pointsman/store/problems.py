@@ -1,5 +1,6 @@
 """What a database's failure means to whoever asked. No SQL, no values and no password get into a text."""
 
+import errno
 import sqlite3
 import ssl
 
@@ -26,6 +27,9 @@ _FULL_STATES = ("53100", "53200")  # disk_full, out_of_memory
 _HELD_STATES = ("55P03", "57014", "40001", "40P01")  # lock_not_available, query_canceled, serialisation, deadlock
 _DENIED_STATES = ("28P01", "28000", "42501")
 _NO_DATABASE = "3D000"
+_LEAVING_STATES = ("57P01", "57P02", "57P03")  # admin_shutdown, crash_shutdown, cannot_connect_now
+_CONNECTION_CLASS = "08"
+_NO_CONNECTION_FREE = "53300"
 _UNIQUE = "23505"
 
 HELD = (
@@ -58,6 +62,8 @@ def problem_of(error: BaseException) -> ControlError:
         state = getattr(link, "sqlstate", None)
         if isinstance(state, str):
             return _of_postgresql(state)
+    if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
+        return StoreUnavailable("the gateway has no file descriptor left; raise its limit (ulimit -n, LimitNOFILE)")
     if isinstance(cause, ValueError):
         return StoreUnavailable("the database is closed; start the gateway again")
     return StoreUnavailable("the database cannot be reached; check that its server runs, then try again")
@@ -74,7 +80,12 @@ def _of_sqlite(error: sqlite3.Error) -> ControlError:
         return StoreUnavailable("the database file is damaged; stop the gateway and restore the file from a backup")
     if primary == sqlite3.SQLITE_CONSTRAINT:
         return AlreadyExists("a record like this exists; choose another name")
-    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+    if primary == sqlite3.SQLITE_CANTOPEN:  # SQLite's word for every reason that the system had
+        return StoreUnavailable(
+            "the database file cannot be opened; check that the gateway's user owns it and its directory, and that the "
+            "gateway has file descriptors left (ulimit -n, LimitNOFILE)"
+        )
+    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return StoreUnavailable(
             "the database file cannot be written; check that the gateway's user owns it and its directory"
         )
@@ -91,6 +102,12 @@ def _of_postgresql(state: str) -> ControlError:
         return AlreadyExists("a record like this exists; choose another name")
     if state in _DENIED_STATES:
         return StoreUnavailable("the database server refuses the gateway's user; check user, password and rights")
+    if state in _LEAVING_STATES:
+        return StoreUnavailable("the database server is being stopped or started; try again in a moment")
+    if state.startswith(_CONNECTION_CLASS):
+        return StoreUnavailable("the connection to the database server broke; try again")
+    if state == _NO_CONNECTION_FREE:
+        return StoreUnavailable("the database server has no connection free; raise its max_connections, or end others")
     if state == _NO_DATABASE:
         return StoreUnavailable("the database does not exist on its server; create it with createdb")
     return StoreUnavailable(f"the database server cannot do it now (SQLSTATE {state}); check its log, then try again")

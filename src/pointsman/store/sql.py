@@ -21,7 +21,7 @@ from pointsman.store.problems import FAILURES, HELD, StoreRefused, problem_of
 from pointsman.store.reading import SqlReader
 from pointsman.store.schema import revision_of, upgrade
 from pointsman.store.settings import StoreSettings, read_url
-from pointsman.store.sqlite_file import prepare_file
+from pointsman.store.sqlite_file import OpenedFile, prepare_file
 from pointsman.store.tables import key_check
 from pointsman.store.writing import SqlWriter
 
@@ -37,6 +37,7 @@ class SqlStore:
         self, engines: Engines, cipher: CredentialCipher, settings: StoreSettings, clock: Callable[[], float]
     ) -> None:
         self.kind: str = engines.writer.dialect.name
+        self._file = OpenedFile(Path(engines.writer.url.database or "")) if self.kind == "sqlite" else None
         self._engines = engines
         self._cipher = cipher
         self._busy_seconds = settings.busy_seconds
@@ -49,6 +50,7 @@ class SqlStore:
         return await self._generation.get()
 
     async def _read_generation(self) -> int:
+        self._check_file()
         try:
             return await current_generation(self._engines.readers)
         except FAILURES as error:
@@ -61,6 +63,7 @@ class SqlStore:
 
     def read(self) -> "_View":
         """A view of now."""
+        self._check_file()
         return _View(self._engines.readers, self._cipher)
 
     @asynccontextmanager
@@ -72,17 +75,23 @@ class SqlStore:
         """
         await self._take_turn()
         try:
+            self._check_file()
             async with _Transaction(self._engines.writer, self._cipher) as transaction:
                 yield transaction.writer
                 began = self._clock()
                 try:
                     await transaction.commit()
+                    self._check_file(after_commit=True)
                 except BaseException:
                     self._generation.forget()
                     raise
                 self._generation.committed(transaction.writer.own_generation, began)
         finally:
             self._turn.release()
+
+    def _check_file(self, *, after_commit: bool = False) -> None:
+        if self._file is not None:
+            self._file.check(after_commit=after_commit)
 
     async def _take_turn(self) -> None:
         try:

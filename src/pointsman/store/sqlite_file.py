@@ -18,6 +18,34 @@ LARGEST_CHECKED_BYTES = 256 << 20
 _HEADER = b"SQLite format 3\x00"
 
 
+class OpenedFile:
+    """Which file it was that a path led to.
+
+    What is written after the file was moved away goes to a file without a name and to a log that the next start applies
+    to whatever file has the name by then, which damages it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity = self._now()
+
+    def _now(self) -> tuple[int, int] | None:
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def check(self, *, after_commit: bool = False) -> None:
+        """Raises StoreUnavailable when the path leads elsewhere by now. Takes a few microseconds."""
+        if self._now() == self._identity:
+            return
+        what = f"the database file {self._path} was moved, removed or replaced while the gateway ran"
+        then = "stop it, put the right file there, without the -wal and -shm of another, and start it again"
+        made = "; the change was committed to the old file, so look whether it was made" if after_commit else ""
+        raise StoreUnavailable(f"{what}; {then}{made}")
+
+
 def prepare_file(path: Path, busy_seconds: float) -> None:
     """See to a database that can be used, by its owner only. Blocks.
 
