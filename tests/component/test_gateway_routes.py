@@ -215,7 +215,7 @@ def test_one_route_that_cannot_be_used_does_not_take_the_others_down(upstream: U
         (grpc.StatusCode.INTERNAL, "gateway_error"),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, "gateway_error"),
         (grpc.StatusCode.UNIMPLEMENTED, "gateway_error"),
-        (grpc.StatusCode.UNAVAILABLE, "gateway_unreachable"),
+        (grpc.StatusCode.UNAVAILABLE, "gateway_error"),
     ],
 )
 def test_every_status_keeps_the_routes_and_is_told_as_what_it_is(
@@ -241,6 +241,25 @@ def test_an_answer_that_is_no_bundle_keeps_the_routes_and_is_the_gateways_fault(
         assert follower.events() == [*LOADED, "fetch_failed gateway_error"]
         assert "its answer is no bundle" in follower.door.log.getvalue()
         assert follower.ask(lambda: serve_one(upstream)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("code", "next_step"),
+    [
+        (grpc.StatusCode.UNAUTHENTICATED, "make another with 'pointsman sandbox token create NAME' and write it into"),
+        (grpc.StatusCode.PERMISSION_DENIED, "use a sandbox's token, from 'pointsman sandbox token create NAME'"),
+    ],
+)
+def test_a_refusal_is_told_with_one_next_step_and_not_cut(
+    tmp_path: Path, code: grpc.StatusCode, next_step: str
+) -> None:
+    with ScriptedGateway() as gateway, Follower(gateway, tmp_path) as follower:
+        gateway.fault = aborts(
+            code, "the token is not valid, or no longer; make one: pointsman sandbox token create NAME"
+        )
+        follower.poll()
+        assert f"the token is not valid, or no longer; {next_step}" in follower.door.log.getvalue()
+        assert "make one" not in follower.door.log.getvalue()
 
 
 def test_a_timeout_that_changes_at_the_gateway_holds_for_the_next_request(upstream: Upstream, tmp_path: Path) -> None:

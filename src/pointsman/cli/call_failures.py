@@ -4,17 +4,9 @@ from dataclasses import dataclass
 
 from pointsman.core.gateway_address import GatewayAddress
 from pointsman.events.printable import printable
-from pointsman.rpc.connection_cause import connection_cause
+from pointsman.rpc.connection_cause import connection_cause, was_lost, was_not_made
 
 _LONGEST_TEXT = 2000
-_NOT_CONNECTED = (
-    "failed to connect to all addresses",
-    "errors resolving ",
-    "DNS resolution failed",
-    "empty address list",
-)
-"""How grpc's own words for a connection that never was begin; everything else is the gateway's text."""
-_CONNECTION_LOST = ("Socket closed", "recvmsg:", "sendmsg:", "Connection reset", "Stream removed", "GOAWAY received")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +56,9 @@ def failure_text(failure: Failure, gateway: GatewayAddress, token: TokenOrigin) 
 
 
 def _unavailable(details: str, gateway: GatewayAddress) -> str:
-    if details.startswith(_NOT_CONNECTED):
+    if was_not_made(details):
         return f"cannot reach the gateway at {gateway.url}{_cause(details, gateway)}"
-    if not details or details.startswith(_CONNECTION_LOST):
+    if was_lost(details):
         return (
             f"the connection to the gateway at {gateway.url} broke before it answered; see whether it runs and what "
             "it has, then try again"

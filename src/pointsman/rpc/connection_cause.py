@@ -1,4 +1,7 @@
-"""What grpc's own words for a connection that could not be made mean, and what to do about it. Pure."""
+"""What grpc's own words for a connection that is not there mean, and what to do about it. Pure.
+
+Those words are the only sign of who speaks: everything else that comes as UNAVAILABLE is the gateway's own text.
+"""
 
 import re
 
@@ -17,8 +20,28 @@ _CAUSES = (
         "belong together",
     ),
     ("Failed parsing HTTP/2", "what listens there is not a gRPC server; name the gateway's gRPC listener"),
+    (
+        "timed out before receiving SETTINGS",
+        "something listens there and says nothing; see whether the gateway hangs, or another program has its port",
+    ),
     ("Domain name not found", "there is no such host; check the name in --gateway"),
     ("address lookup failed", "its name cannot be looked up; check --gateway and the name service"),
+)
+
+_NOT_MADE = (
+    "failed to connect to all addresses",
+    "errors resolving ",
+    "DNS resolution failed",
+    "empty address list",
+)
+_LOST = (
+    "Socket closed",
+    "recvmsg:",
+    "sendmsg:",
+    "Connection reset",
+    "Stream removed",
+    "GOAWAY received",
+    "Cancelling all calls",  # a server that ends, and whose grace is over
 )
 
 
@@ -30,3 +53,13 @@ def connection_cause(details: str) -> str:
 def plain_details(details: str) -> str:
     """The words themselves, without what only grpc's authors need."""
     return _NOISE.sub("", details.rpartition("last error: ")[2].strip())
+
+
+def was_not_made(details: str) -> bool:
+    """Whether a status that says this means that nothing was ever sent."""
+    return details.startswith(_NOT_MADE)
+
+
+def was_lost(details: str) -> bool:
+    """Whether it means that the connection broke before an answer: what was asked for may have been done."""
+    return not details or details.startswith(_LOST)

@@ -11,7 +11,7 @@ import grpc.aio
 from pointsman.core.limits import Limits
 from pointsman.core.received_bundle import ReceivedBundle
 from pointsman.rpc.channel import ChannelFileError, call_metadata, open_aio_channel
-from pointsman.rpc.connection_cause import connection_cause, plain_details
+from pointsman.rpc.connection_cause import connection_cause, plain_details, was_lost, was_not_made
 from pointsman.rpc.convert import bundle_from
 from pointsman.rpc.gen import inference_pb2, inference_pb2_grpc
 from pointsman.rpc.token_file import TokenFileError, read_token
@@ -31,7 +31,7 @@ _NEW_CHANNEL = ("gateway_unreachable", "gateway_timeout")
 _TOO_LARGE = "larger than max"
 """How gRPC words that an answer exceeds our own limit; the status alone may also be the gateway's."""
 _MOST_TOLD = 60
-"""Characters of the gateway's own words where a next step follows, for an event is cut at 200."""
+"""Characters of the gateway's own words where our next step follows instead of its own: an event is cut at 200."""
 _NEXT_STEPS = {
     "token_refused": "make another with 'pointsman sandbox token create NAME' and write it into the token file",
     "not_permitted": "use a sandbox's token, from 'pointsman sandbox token create NAME'",
@@ -109,6 +109,9 @@ class GatewayLink:
             reason, text = "bundle_too_large", f"over {self._limits.bundle_bytes} bytes"
         if reason in _NEW_CHANNEL:
             await self.close()
+        if reason == "gateway_unreachable" and not (was_not_made(text) or was_lost(text)):
+            reason = "gateway_error"  # it was reached, and says that its database was not
+        if reason in _NEW_CHANNEL:
             text = connection_cause(text) or plain_details(text)
         text = text or error.code().name
         if self._token.appears_in(text):

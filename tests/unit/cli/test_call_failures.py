@@ -43,6 +43,11 @@ def test_nothing_listens() -> None:
         (f"{CANNOT}Failed parsing HTTP/2 (Expected SETTINGS", PLAIN, "is not a gRPC server; name the gateway's gRPC"),
         (f"{CANNOT}Socket closed", PLAIN, "it may speak TLS, write https://"),
         (f"{CANNOT}Socket closed", TLS, "it may want a certificate, give --gateway-cert"),
+        (
+            f"{CANNOT}connection attempt timed out before receiving SETTINGS frame",
+            PLAIN,
+            "something listens there and says nothing; see whether the gateway hangs",
+        ),
         ("errors resolving x:1: [… Domain name not found]", TLS, "there is no such host"),
     ],
 )
@@ -54,7 +59,7 @@ def test_what_kept_a_connection_from_being_made_has_its_own_next_step(
     assert said in line
 
 
-@pytest.mark.parametrize("details", ["", "Socket closed", "recvmsg:Connection reset by peer"])
+@pytest.mark.parametrize("details", ["", "Socket closed", "recvmsg:Connection reset by peer", "Cancelling all calls"])
 def test_a_connection_that_breaks_leaves_open_what_was_done(details: str) -> None:
     assert "broke before it answered; see whether it runs and what it has" in text("UNAVAILABLE", details)
 
