@@ -49,7 +49,7 @@ def _locked(seconds: float, world: World, options: Options) -> Seen:
         return Seen(time.monotonic())
 
 
-def _full(world: World, options: Options) -> Seen:
+def disk_full(world: World, options: Options) -> Seen:
     directory = world.gateway.directory
     if not os.path.ismount(directory):
         raise NotHere("only root can mount a small disk")
@@ -138,6 +138,43 @@ def _garbage(world: World, options: Options) -> Seen:
     return seen
 
 
+def _exchanged(world: World, options: Options) -> Seen:
+    """While it runs: another file is moved into its place, as by somebody who restores a backup too early."""
+    gateway, seen = world.gateway, Seen(0.0)
+    file, aside, backup = (gateway.directory / f"pointsman.db{end}" for end in ("", ".aside", ".backup"))
+    with held(world.operators), contextlib.closing(sqlite3.connect(file)) as old:
+        with contextlib.closing(sqlite3.connect(backup)) as new:
+            old.backup(new)
+        file.rename(aside)
+        backup.rename(file)
+        # More than SQLite gathers before it writes them to the file that it holds open.
+        done = [world.operators[0].point()]
+        while len(done) < 400 and done[-1].code == "OK":
+            done.append(world.operators[len(done) % len(world.operators)].point(verify=False))
+        seen.operators += sorted({f"{each.code}: {each.text}" for each in done if each.code == "OK"})
+    time.sleep(2 * POLL_SECONDS)
+    with held(world.operators):
+        gateway.end()
+        aside.unlink()
+        seen.mended = time.monotonic()
+        gateway.start()
+    return seen
+
+
+def _locked_at_the_start(world: World, options: Options) -> Seen:
+    """For longer than it waits."""
+    gateway, seen = world.gateway, Seen(0.0)
+    gateway.end()
+    with contextlib.closing(sqlite3.connect(gateway.directory / "pointsman.db", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        seen.operators.append(f"at the start: {refusal(gateway, seen)}")
+        other.execute("ROLLBACK")
+    seen.mended = time.monotonic()
+    gateway.start()
+    return seen
+
+
 def _key_file(world: World, options: Options) -> Seen:
     gateway, seen = world.gateway, Seen(0.0)
     path = gateway.directory / "credentials.key"
@@ -203,12 +240,24 @@ def _postgresql_ended(how: signal.Signals, world: World, options: Options) -> Se
     return _while_postgresql(world, partial(world.server.stop, how))
 
 
-def _postgresql_restarted(world: World, options: Options) -> Seen:
+def postgresql_restarted(world: World, options: Options) -> Seen:
     assert world.server is not None
     world.server.stop()
     seen = Seen(time.monotonic())
     _start_postgresql(world)
     return seen
+
+
+def _postgresql_hangs(world: World, options: Options) -> Seen:
+    """Every process of it, for 8 s."""
+    assert world.server is not None
+    pids = world.server.pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(8)
+    for pid in reversed(pids):
+        os.kill(pid, signal.SIGCONT)
+    return Seen(time.monotonic())
 
 
 def _postgresql_missing(world: World, options: Options) -> Seen:
@@ -257,16 +306,19 @@ def _bundle_model(port: int, metadata: tuple[tuple[str, str], ...]) -> str:
 DATABASE_CELLS = (
     Cell("database locked by another process for 3 s", "sqlite", partial(_locked, 3.0), 40),
     Cell("database locked by another process for 10 s", "sqlite", partial(_locked, 10.0), 60),
-    Cell("disk full, then room made", "sqlite", _full, 60),
+    Cell("disk full, then room made", "sqlite", disk_full, 60),
     Cell("database file made read-only", "sqlite", _read_only, 60),
     Cell("database file replaced by garbage while down", "sqlite", _garbage, 60),
+    Cell("database file exchanged for another while running", "sqlite", _exchanged, 60),
+    Cell("database locked when the gateway starts", "sqlite", _locked_at_the_start, 60),
     Cell("key file missing, wrong, readable by all at the start", "sqlite", _key_file, 60),
     Cell("admin.token deleted while running, and a restart", "sqlite", _admin_token, 60),
 )
 POSTGRESQL_CELLS = (
     Cell("PostgreSQL stopped for 5 s", "postgresql", partial(_postgresql_ended, signal.SIGINT), 60),
     Cell("PostgreSQL SIGKILLed, back after 5 s", "postgresql", partial(_postgresql_ended, signal.SIGKILL), 60),
-    Cell("PostgreSQL restarted", "postgresql", _postgresql_restarted, 60),
+    Cell("PostgreSQL restarted", "postgresql", postgresql_restarted, 60),
+    Cell("PostgreSQL hangs for 8 s", "postgresql", _postgresql_hangs, 60),
     Cell("PostgreSQL away when a gateway starts", "postgresql", _postgresql_missing, 60),
     Cell("two gateways on one PostgreSQL, writers on both", "postgresql", _two_gateways, 60),
 )

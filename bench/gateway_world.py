@@ -62,9 +62,17 @@ class Mark:
 
 
 class World:
-    """`database_url` empty: SQLite in each gateway's directory. With several gateways all have one key file."""
+    """Without a server there is one gateway, on SQLite. Several gateways have one key file."""
 
-    def __init__(self, directory: Path, stack: ExitStack, gateways: int, server: PostgresServer | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        stack: ExitStack,
+        *,
+        gateways: int = 1,
+        sandboxes: int = SANDBOXES,
+        server: PostgresServer | None = None,
+    ) -> None:
         self.server = server
         self.ledger: list[Attempt] = []
         self.directory = directory
@@ -86,7 +94,7 @@ class World:
         for operator in self.operators:
             operator.rotate()
         self.operators[0].point()
-        self.sandboxes = [self._sandbox(n, self.gateways[n % gateways], stack) for n in range(SANDBOXES)]
+        self.sandboxes = [self._sandbox(n, self.gateways[n % gateways], stack) for n in range(sandboxes)]
         workers: list[Operator | SandboxUnderLoad] = [*self.operators, *self.sandboxes]
         for each in workers:
             stack.callback(each.stop)

@@ -37,6 +37,14 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.fixture
+def own_server(postgres: PostgresServer) -> Iterator[PostgresServer]:
+    """One that a test may stop."""
+    yield postgres
+    if not postgres.is_running:
+        postgres.start()
+
+
 @pytest.fixture(params=KINDS)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     """A new database of either kind."""

@@ -5,7 +5,6 @@ import gc
 import signal
 import time
 import traceback
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,14 +23,6 @@ from tests.support.canary import KEY, Finder
 from tests.support.databases import Database, PostgresServer, postgresql_database
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-
-
-@pytest.fixture
-def own_server(postgres: PostgresServer) -> Iterator[PostgresServer]:
-    """One that a test may stop."""
-    yield postgres
-    if not postgres.is_running:
-        postgres.start()
 
 
 async def _put(store: SqlStore) -> int:

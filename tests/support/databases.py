@@ -117,6 +117,12 @@ class PostgresServer:
     def is_running(self) -> bool:
         return self._process is not None
 
+    def pids(self) -> list[int]:
+        """Of the server and of all its processes."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        return [self._process.pid, *map(int, children)]
+
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT: it ends its clients' sessions and itself."""
         assert self._process is not None
