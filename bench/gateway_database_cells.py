@@ -273,6 +273,19 @@ def _postgresql_missing(world: World, options: Options) -> Seen:
     return seen
 
 
+def _one_of_two_stopped(world: World, options: Options) -> Seen:
+    """Within a change, as likely as not: then it holds the turn that the other's writers wait for."""
+    stopped = world.gateways[1]
+    for operator in world.operators:
+        operator.begun.clear()
+    world.operators[1].begun.wait(5)
+    time.sleep(options.rng.uniform(0.002, 0.01))
+    os.kill(stopped.pid, signal.SIGSTOP)
+    time.sleep(8)
+    os.kill(stopped.pid, signal.SIGCONT)
+    return Seen(time.monotonic())
+
+
 def _two_gateways(world: World, options: Options) -> Seen:
     """What one acknowledged, the other must serve as soon as it may know of it."""
     first, second = (operator for operator in world.operators[:2])
@@ -320,5 +333,6 @@ POSTGRESQL_CELLS = (
     Cell("PostgreSQL restarted", "postgresql", postgresql_restarted, 60),
     Cell("PostgreSQL hangs for 8 s", "postgresql", _postgresql_hangs, 60),
     Cell("PostgreSQL away when a gateway starts", "postgresql", _postgresql_missing, 60),
+    Cell("one of two gateways stopped (SIGSTOP) for 8 s", "postgresql", _one_of_two_stopped, 60),
     Cell("two gateways on one PostgreSQL, writers on both", "postgresql", _two_gateways, 60),
 )
