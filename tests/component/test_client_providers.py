@@ -120,3 +120,28 @@ def test_a_forced_deletion_names_the_routes_that_lead_nowhere() -> None:
         result = run_client(gateway.url, "provider", "delete", "used", "--force")
     assert (result.exit_code, result.stdout) == (0, "Deleted provider used\n")
     assert "warning: route fast leads nowhere now" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        (("create", "--name", "work", "--type", "open-ai", "--credential", f"A={KEY}"), "did you mean openai?"),
+        (
+            (*CREATE, "--credential", f"A={KEY}", "--config", "OPENAI_BASEURL=http://a/v1"),
+            "did you mean OPENAI_BASE_URL?",
+        ),
+        ((*CREATE, "--credential", f"A={KEY}"), ""),
+        (("update", "work", "--config", "A=b"), "inference cannot be routed to type"),
+        (("update", "work", "--credential", f"A={KEY}"), ""),
+    ],
+)
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_record_that_inference_cannot_use_is_stored_with_a_warning(
+    arguments: tuple[str, ...], warned: str, output: str
+) -> None:
+    with scripted_control(ECHO) as gateway:
+        result = run_client(gateway.url, "provider", *arguments, "-o", output)
+    assert result.exit_code == 0, result.output
+    assert warned in result.stderr
+    assert bool(result.stderr) is bool(warned), result.stderr
+    assert "warning" not in result.stdout

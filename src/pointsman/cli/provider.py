@@ -11,6 +11,7 @@ import click
 
 from pointsman.cli.call import Access, client_options
 from pointsman.cli.credential_flags import NotThere, WrongFlag, discover, read_config, read_credentials, unused_base_url
+from pointsman.cli.record_warnings import record_warnings
 from pointsman.cli.records import provider_json, provider_lines, provider_rows
 from pointsman.cli.show import output_option, show, show_json, show_lines, told
 from pointsman.core.provider import LONGEST_VALUE
@@ -118,6 +119,7 @@ def create(access: Access, name: str, type_: str, values: _Values, output: str) 
     with access.open() as gateway:
         answer = gateway.call(gateway.openshell.CreateProvider, openshell_pb2.CreateProviderRequest(provider=record))
     show(output, [f"Created provider {told(answer.provider.name)}"], provider_json(answer.provider))
+    _warn(answer.provider)
 
 
 @provider.command()
@@ -191,6 +193,8 @@ def update(access: Access, name: str, values: _Values, output: str) -> None:
         request = openshell_pb2.UpdateProviderRequest(provider=_record(name, credentials, config))
         answer = gateway.call(gateway.openshell.UpdateProvider, request)
     show(output, [f"Updated provider {told(answer.provider.name)}"], provider_json(answer.provider))
+    if values.config:
+        _warn(answer.provider)
 
 
 @provider.command()
@@ -226,6 +230,11 @@ def delete(access: Access, names: tuple[str, ...], force: bool, output: str) -> 
         show_json(results)
     if not all(each["deleted"] for each in results):
         sys.exit(_FAILED)
+
+
+def _warn(record: Any) -> None:
+    for warning in record_warnings(record.name, record.type, dict(record.config)):
+        click.echo(f"pointsman: warning: provider {told(record.name)}: {told(warning)}", err=True)
 
 
 def _tell_deletion(result: Mapping[str, Any], output: str) -> None:
