@@ -1,11 +1,14 @@
 """`--gateway` and what belongs to it, for every command that talks to one."""
 
 import functools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
+from pointsman.config.setting_keys import CLIENT_VARIABLES, KEYS, PREFIX
+from pointsman.config.wording import nearest, shown_variable
 from pointsman.core.gateway_address import GatewayAddress, read_gateway_address
 
 _OPTIONS = (
@@ -48,6 +51,15 @@ _OPTIONS = (
 )
 
 
+_VARIABLES = (
+    "POINTSMAN_GATEWAY",
+    "POINTSMAN_TOKEN_FILE",
+    "POINTSMAN_GATEWAY_CA",
+    "POINTSMAN_GATEWAY_CERT",
+    "POINTSMAN_GATEWAY_KEY",
+)
+
+
 class GatewayOptions:
     """What was given on the command line or in the environment, not yet looked at."""
 
@@ -72,6 +84,18 @@ class GatewayOptions:
             raise click.UsageError(f"{source} {error}") from None
 
 
+_READ = {name.removeprefix(PREFIX).lower(): name for name in (*_VARIABLES, PREFIX + "DATA_DIR")}
+_HABITS = {"token": "token_file", "url": "gateway", "gateway_url": "gateway", "ca": "gateway_ca"}
+_KNOWN = frozenset({*_READ.values(), *CLIENT_VARIABLES, *(key.variable for key in KEYS)})
+
+
+def misspelt_variables(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Variables that a command which talks to a gateway does not read, each with the one that was probably meant."""
+    unknown = sorted(name for name in names if name.startswith(PREFIX) and name not in _KNOWN and shown_variable(name))
+    near = [(name, nearest(name.removeprefix(PREFIX), _READ, _HABITS)) for name in unknown]
+    return [(name, _READ[meant]) for name, meant in near if meant]
+
+
 _NAMES = ("gateway_url", "token_file", "gateway_ca", "gateway_cert", "gateway_key")
 
 
@@ -83,6 +107,8 @@ def gateway_options(command: Callable[..., None]) -> Callable[..., None]:
         source = click.get_current_context().get_parameter_source("gateway_url")
         values = {name: others.pop(name) for name in _NAMES}
         from_environment = source is click.core.ParameterSource.ENVIRONMENT
+        for given, meant in misspelt_variables(os.environ):
+            click.echo(f"pointsman: warning: nothing reads {given}; did you mean {meant}?", err=True)
         command(gateway=GatewayOptions(values, from_environment=from_environment), **others)
 
     decorated: Callable[..., None] = with_gateway

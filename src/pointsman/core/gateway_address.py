@@ -46,7 +46,8 @@ def read_gateway_address(
     try:
         endpoint = parse_endpoint(text if "://" in text else f"http://{text}")
     except ValueError as error:
-        raise ValueError(f"{error}; for example {_EXAMPLE}") from None
+        reason = str(error).partition(";")[0]  # its next step is about other addresses
+        raise ValueError(f"{reason}; write https://HOST:PORT, for example {_EXAMPLE}") from None
     if endpoint.scheme not in ("http", "https") or endpoint.path:
         raise ValueError(f"is not http://HOST:PORT or https://HOST:PORT; for example {_EXAMPLE}")
     if not _HAS_PORT.search(text):

@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from pointsman.cli.gateway_options import GatewayOptions, gateway_options
+from pointsman.cli.gateway_options import GatewayOptions, gateway_options, misspelt_variables
 from pointsman.cli.main import cli
 
 URL = "http://127.0.0.1:8782"
@@ -85,3 +85,39 @@ def test_every_option_may_come_from_the_environment() -> None:
     assert (first.from_environment, second.from_environment) == (True, False)
     assert second.address().url == "https://b.example:2"
     assert (third.url, third.token_file, third.address(URL).url) == ("", "", URL)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("POINTSMAN_GATEWY", "POINTSMAN_GATEWAY"),
+        ("POINTSMAN_GATEWAY_URL", "POINTSMAN_GATEWAY"),
+        ("POINTSMAN_TOKEN", "POINTSMAN_TOKEN_FILE"),
+        ("POINTSMAN_TOKENFILE", "POINTSMAN_TOKEN_FILE"),
+        ("POINTSMAN_GATEWAY_CERTS", "POINTSMAN_GATEWAY_CERT"),
+        ("POINTSMAN_DATADIR", "POINTSMAN_DATA_DIR"),
+    ],
+)
+def test_a_misspelt_variable_is_told_with_the_one_that_was_meant(given: str, meant: str) -> None:
+    assert misspelt_variables([given]) == [(given, meant)]
+
+
+def test_other_variables_are_nobodys_slips() -> None:
+    others = ("POINTSMAN_KEY", "POINTSMAN_KEY_FILE", "POINTSMAN_LISTEN__GRPC", "POINTSMAN_DATABASE_URL")
+    assert misspelt_variables([*NOTHING, *others, "POINTSMAN_ROUTE_REFRESH_INTERVAL_SECS", "POINTSMAN_OWN_THING"]) == []
+    assert misspelt_variables(["GATEWY", "PATH", "pointsman_gatewy"]) == []
+
+
+def test_a_command_warns_of_a_misspelt_variable() -> None:
+    result = sandbox("run", POINTSMAN_GATEWY=URL)
+    assert "warning: nothing reads POINTSMAN_GATEWY; did you mean POINTSMAN_GATEWAY?" in result.output
+
+
+@pytest.mark.parametrize(
+    "url", ["foo://gateway.example:8782", "gateway.example:99999", "https://a:b@gateway.example:1"]
+)
+def test_what_is_wrong_with_a_gateways_address_is_said_in_its_own_terms(url: str) -> None:
+    output = sandbox("run", "--gateway", url, "--token-file", "/nowhere").output
+    assert "write https://HOST:PORT, for example https://gateway.example:8782" in " ".join(output.split())
+    assert "mock://" not in output
+    assert "api_key_env" not in output
