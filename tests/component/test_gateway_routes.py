@@ -230,6 +230,15 @@ def test_every_status_keeps_the_routes_and_is_told_as_what_it_is(
         assert follower.ask(lambda: serve_one(upstream)).status == 200
 
 
+def test_of_a_refusal_only_its_reason_is_told_and_the_next_step_is_the_sandboxs_own(tmp_path: Path) -> None:
+    text = "bundles are for sandboxes; make a token: pointsman sandbox token create NAME"
+    with ScriptedGateway(resolved("http://127.0.0.1:9")) as gateway, Follower(gateway, tmp_path) as follower:
+        gateway.fault = aborts(grpc.StatusCode.PERMISSION_DENIED, text)
+        follower.poll()
+        told = "bundles are for sandboxes; use a sandbox's token, from 'pointsman sandbox token create NAME'\""
+        assert f"{gateway.url}: {told}" in follower.door.log.getvalue()
+
+
 @pytest.mark.parametrize("answer", [b"\xff\xff\xff\xff", b"\x0a\x04\x0a\x02\xff\xfe"])
 def test_an_answer_that_is_no_bundle_keeps_the_routes_and_is_the_gateways_fault(
     upstream: Upstream, tmp_path: Path, answer: bytes

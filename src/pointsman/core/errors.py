@@ -112,8 +112,9 @@ class NotConfigured(RouterError):
     status = 503
     text = "inference is not configured"
     hint = (
-        "the operator runs 'pointsman inference set --provider NAME --model ID' if a gateway is used, or else adds a "
-        "route to the file given with --inference-routes; 'pointsman sandbox routes check FILE' looks at it"
+        "with a gateway, the operator runs 'pointsman inference set --provider NAME --model ID', unless the sandbox's "
+        "log has fetch_failed, which says why no route came; without one, the operator adds a route to the file given "
+        "with --inference-routes; 'pointsman sandbox routes check FILE' looks at it"
     )
 
 

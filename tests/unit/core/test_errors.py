@@ -53,3 +53,4 @@ def test_not_configured_says_what_to_do() -> None:
     assert "'pointsman inference set --provider NAME --model ID'" in errors.NotConfigured.hint
     assert "pointsman sandbox routes check" in errors.NotConfigured.hint
     assert "--inference-routes" in errors.NotConfigured.hint
+    assert "fetch_failed" in errors.NotConfigured.hint  # a gateway that is away is not mended by setting a route
