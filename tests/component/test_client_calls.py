@@ -130,6 +130,7 @@ def test_an_unhealthy_gateway_ends_status_with_1_and_a_degraded_one_does_not() -
         ("route delete sandbox-system", "use 'pointsman inference delete --system'"),
         ("inference set --model b", "Missing option '--provider'"),
         ("inference set --provider a --model b --timeout -1", "-1 is not in the range 0<=x<=86400"),
+        ("inference set --provider a --model b --timeout 1.5", "'1.5' is not a whole number of seconds"),
         ("inference set --provider a --model b --timeout 86401", "86401 is not in the range 0<=x<=86400"),
         ("sandbox token create ci --expires yesterday", "is no time span and no date"),
         ("sandbox token create ci --route sandbox-system", "is not for the command inside"),

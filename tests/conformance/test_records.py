@@ -143,6 +143,8 @@ async def test_a_token_is_found_by_name_and_by_digest_and_revoked_once(database:
         assert [one.name for one in await writer.sandbox_tokens(ACCOUNT)] == ["another", "box"]
         assert await writer.revoke_sandbox_token(ACCOUNT, "box", 50.25)
         assert not await writer.revoke_sandbox_token(ACCOUNT, "box", 60.0)
+        with pytest.raises(AlreadyExists, match="if only as a revoked one"):
+            await writer.insert_sandbox_token(replace(mine, digest=b"x" * 32))
         assert not await writer.revoke_sandbox_token(ACCOUNT, "nobody", 60.0)
         assert await writer.sandbox_token_by_digest(mine.digest) == replace(mine, revoked_at=50.25)
         assert await writer.sandbox_token("other", "box") is None

@@ -161,7 +161,7 @@ def test_the_token_its_file_and_the_keys_are_invisible_to_the_command(isolation:
     for secret in (TOKEN, KEY, "POINTSMAN", gateway.url):
         assert secret not in done.stdout
     assert TOKEN not in done.stderr
-    assert "warning: --token-file sandbox.token lies in what COMMAND may use" in done.stderr
+    assert "warning: --token-file sandbox.token lies in what COMMAND sees" in done.stderr
 
 
 def run_as(person: Sandbox, url: str, script: str) -> "subprocess.CompletedProcess[str]":

@@ -33,6 +33,14 @@ def cli() -> None:
       routes:
         - route: inference.local
           endpoint: gguf:///path/to/model.gguf
+
+    \b
+    For many sandboxes, a gateway, and the same agent behind it:
+      pointsman gateway
+      pointsman provider create --name work --type openai --from-existing
+      pointsman inference set --provider work --model gpt-4o-mini
+      pointsman sandbox token create agents --out ~/agents.token
+      pointsman sandbox run --gateway http://127.0.0.1:8782 --token-file ~/agents.token -- python agent.py
     """
 
 

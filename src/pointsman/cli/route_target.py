@@ -11,10 +11,21 @@ from pointsman.cli.show import show, told
 from pointsman.core.route import DEFAULT_TIMEOUT_SECONDS, LONGEST_TIMEOUT_SECONDS
 
 
+class _WholeSeconds(click.IntRange):
+    """Seconds of a timeout: click would say of 1.5 that it is no valid integer range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number of seconds", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def _timeout_option(default: int | None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return click.option(
         "--timeout",
-        type=click.IntRange(0, LONGEST_TIMEOUT_SECONDS),
+        type=_WholeSeconds(0, LONGEST_TIMEOUT_SECONDS),
         default=default,
         metavar="SECONDS",
         help=f"How long one request may wait for its answer; 0: the default, {DEFAULT_TIMEOUT_SECONDS} s.",

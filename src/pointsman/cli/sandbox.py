@@ -197,8 +197,8 @@ def _warn_of_token(token_file: str, isolation: str, exposed: tuple[str, ...]) ->
     """Say it when a token that is exchanged while the command runs would lie before it."""
     if isolation != "none" and _is_shown(token_file, exposed):
         click.echo(
-            f"pointsman: warning: --token-file {token_file} lies in what COMMAND may use; it is covered, but not one "
-            "that takes its place; keep it elsewhere",
+            f"pointsman: warning: --token-file {token_file} lies in what COMMAND sees: this file is hidden from it, a "
+            "new one of that name would not be; keep it outside the working directory",
             err=True,
         )
 

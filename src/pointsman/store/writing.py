@@ -98,7 +98,7 @@ class SqlWriter(SqlReader):
     async def insert_sandbox_token(self, token: SandboxToken) -> None:
         await self._check_account(token.account)
         if await self._exists(sandbox_tokens, _named(sandbox_tokens, token.account, token.name)):
-            raise AlreadyExists(f"sandbox token {token.name} exists; choose another name")
+            raise AlreadyExists(f"sandbox token {token.name} exists, if only as a revoked one; choose another name")
         if await self._exists(sandbox_tokens, sandbox_tokens.c.digest == token.digest):
             raise AlreadyExists("this sandbox token exists under another name; make a new one")
         await self._execute(
