@@ -83,6 +83,6 @@ def _check(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise CannotStart(f"{path} is not a regular file; remove it, and {anew}")
     if status.st_uid not in (0, os.geteuid()):
-        raise CannotStart(f"{path} belongs to another user; remove it, and {anew}")
+        raise CannotStart(f"{path} belongs to another user; run the gateway as that user, or with another data_dir")
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise CannotStart(f"{path} is open to other users; remove it if they may have read it, else chmod 600 it")
