@@ -114,6 +114,16 @@ def test_a_token_that_is_refused_is_read_again_and_never_told(upstream: Upstream
         assert "pointsman sandbox token create" in told
 
 
+def test_a_token_for_something_else_may_be_exchanged_for_the_right_one(upstream: Upstream, tmp_path: Path) -> None:
+    with ScriptedGateway(resolved(upstream.url)) as gateway, Follower(gateway, tmp_path) as follower:
+        gateway.token = TOKEN[::-1]
+        gateway.refusal = grpc.StatusCode.PERMISSION_DENIED
+        follower.poll()
+        follower.token_file.write_text(gateway.token)
+        follower.poll()
+        assert follower.events() == ["fetch_failed not_permitted", "fetch_recovered", *LOADED]
+
+
 def test_what_to_do_about_a_token_is_said_once_and_whole(tmp_path: Path) -> None:
     with ScriptedGateway() as gateway, Follower(gateway, tmp_path) as follower:
         gateway.fault = aborts(grpc.StatusCode.UNAUTHENTICATED, "the token is not valid; make one: " + "words " * 20)

@@ -140,6 +140,20 @@ import {first}
     assert done.stdout == "NONE None\n"
 
 
+@pytest.mark.parametrize("place", ["work", "kept"])
+def test_a_key_that_lies_before_the_command_draws_a_warning_as_a_token_does(tmp_path: Path, place: str) -> None:
+    for name in ("work", "kept"):
+        (tmp_path / name).mkdir()
+    token = token_file(tmp_path / place, TOKEN)
+    key = tmp_path / place / "absent.pem"
+    options = ["--gateway", "https://localhost:1", "--token-file", str(token), "--gateway-key", str(key)]
+    run = [POINTSMAN, "sandbox", "run", *options, "--gateway-cert", str(key), "--", "true"]
+    done = run_to_end(run, cwd=tmp_path / "work")
+    assert done.returncode == 125
+    for option, path in (("--token-file", token), ("--gateway-key", key)):
+        assert (f"warning: {option} {path} lies in what COMMAND may use" in done.stderr) is (place == "work")
+
+
 SCRIPT = """
 cat sandbox.token ../sandbox.token /proc/*/environ 2>/dev/null
 env

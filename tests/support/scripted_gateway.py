@@ -57,6 +57,8 @@ class ScriptedGateway:
         """What is answered; bytes go out as they are."""
         self.fault: Fault | None = None
         self.token = TOKEN
+        self.refusal = grpc.StatusCode.UNAUTHENTICATED
+        """What another token gets."""
         self.fetches = 0
         self.released = threading.Event()
         """Ends what `hang` holds up."""
@@ -118,7 +120,7 @@ class ScriptedGateway:
         if fault is not None:
             fault(context)
         if given != f"Bearer {self.token}":
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, f"no such token: {given}")
+            context.abort(self.refusal, f"no such token: {given}")
         return answer
 
     def wait_for_fetches(self, more: int = 1, seconds: float = 20) -> None:

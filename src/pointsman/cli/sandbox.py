@@ -143,8 +143,9 @@ def run_command(
     _warn_of_reach(log.path, isolation, others["expose"])
     try:
         source = _route_source(routes, gateway)
-        if gateway.token_file and routes is None:
-            _warn_of_token(gateway.token_file, isolation, others["expose"])
+        if routes is None:
+            _warn_of_secret("--token-file", gateway.token_file, isolation, others["expose"])
+            _warn_of_secret("--gateway-key", gateway.key_file, isolation, others["expose"])
         resources = Resources(others.pop("memory"), others.pop("cpus"))
         asked = RunOptions(
             source,
@@ -193,12 +194,12 @@ def _warn_of_reach(log: str, isolation: str, exposed: tuple[str, ...]) -> None:
         )
 
 
-def _warn_of_token(token_file: str, isolation: str, exposed: tuple[str, ...]) -> None:
-    """Say it when a token that is exchanged while the command runs would lie before it."""
-    if isolation != "none" and _is_shown(token_file, exposed):
+def _warn_of_secret(option: str, path: str, isolation: str, exposed: tuple[str, ...]) -> None:
+    """Say it when a token or key that is exchanged while the command runs would lie before it."""
+    if path and isolation != "none" and _is_shown(path, exposed):
         click.echo(
-            f"pointsman: warning: --token-file {token_file} lies in what COMMAND sees: this file is hidden from it, a "
-            "new one of that name would not be; keep it outside the working directory",
+            f"pointsman: warning: {option} {path} lies in what COMMAND sees: this file is hidden from it, a new one of "
+            "that name would not be; keep it outside the working directory",
             err=True,
         )
 

@@ -28,6 +28,8 @@ _REASONS = {
 }
 _NEW_CHANNEL = ("gateway_unreachable", "gateway_timeout")
 """After these a connection may be one that leads nowhere, and certificates on disk may be newer."""
+_ANOTHER_TOKEN = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+"""What another token may mend, so the file is read again."""
 _TOO_LARGE = "larger than max"
 """How gRPC words that an answer exceeds our own limit; the status alone may also be the gateway's."""
 _MOST_TOLD = 60
@@ -81,7 +83,7 @@ class GatewayLink:
         try:
             return await self._ask()
         except grpc.aio.AioRpcError as error:
-            if error.code() is not grpc.StatusCode.UNAUTHENTICATED:
+            if error.code() not in _ANOTHER_TOKEN:
                 raise
             token = await asyncio.to_thread(read_token, self._routes.token_file)
             if token == self._token:

@@ -29,7 +29,7 @@ class GatewayRoutes:
     gateway: GatewayAddress
     token_file: str
     token: Secret
-    """As it was at the start; the file is read again when the gateway does not take it any more."""
+    """As it was at the start; the file is read again when the gateway does not take it."""
     interval_seconds: float = DEFAULT_INTERVAL_SECONDS
 
     @property
