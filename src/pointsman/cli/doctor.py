@@ -32,7 +32,7 @@ _ROUTES_HELP = "Also see whether the hosts that FILE names can be reached. No ke
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print it.")
 @click.argument("clients", nargs=-1, metavar="[CLIENT]...")
 def doctor(routes: str | None, inside: bool | None, timeout: float, output: str, clients: tuple[str, ...]) -> None:
-    """Say which clients use the door and trust it, and what would mend the others.
+    """Say which clients use the door and trust it, and what to mend.
 
     \b
     Each client on PATH makes one real request; a mend is tried before it is advised.

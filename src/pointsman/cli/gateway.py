@@ -49,7 +49,7 @@ def _parameter(key: SettingKey) -> str:
 @click.option("--check", is_flag=True, help="Read the settings, print them without secrets, start nothing.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), help="How --check prints.")
 def gateway(config: Path | None, check: bool, output: str | None, **options: str | None) -> None:
-    """Run the gateway: providers, routes and tokens for sandboxes, over gRPC and REST.
+    """Run the gateway: providers, routes and tokens of sandboxes.
 
     \b
     Examples:

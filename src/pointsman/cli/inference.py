@@ -86,7 +86,7 @@ def get(access: Access, system: bool, output: str) -> None:
 @output_option
 @client_options
 def delete(access: Access, system: bool, output: str) -> None:
-    """Take the route away: sandboxes are told that inference is not configured."""
+    """Take the route away. Sandboxes are told that inference is not configured."""
     from pointsman.rpc.gen import control_pb2
 
     name = _name(system)

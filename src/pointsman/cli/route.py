@@ -77,7 +77,7 @@ def list_(access: Access, output: str) -> None:
 @output_option
 @client_options
 def update(access: Access, name: str, output: str, **edit: Any) -> None:
-    """Change a route's provider, model or timeout; what is not named stays. It is verified again first."""
+    """Change provider, model or timeout; what is not named stays. It is verified again first."""
     update_route(access, name, edit, output)
 
 

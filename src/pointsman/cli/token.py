@@ -149,7 +149,11 @@ def list_(access: Access, output: str) -> None:
 @output_option
 @client_options
 def revoke(access: Access, name: str, output: str) -> None:
-    """End a token: its sandbox gets no changes any more, and nothing after a restart."""
+    """End a token.
+
+    A sandbox that runs keeps the routes and keys it has; it gets no changes any more, and nothing when it is started
+    again. To stop it at once, end it, or change the provider's key at the provider.
+    """
     from pointsman.rpc.gen import control_pb2
 
     with access.open() as gateway:
