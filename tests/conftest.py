@@ -1,6 +1,7 @@
 """Hypothesis profiles: `fast` in every run, `deep` by `make fuzz`. Evidence for the search that ends the run."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,11 @@ settings.register_profile(
     "deep", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+# A shell starts what it puts into the background with interrupts ignored, and every process below inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
