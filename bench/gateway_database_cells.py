@@ -22,6 +22,9 @@ from pointsman.rpc.gen import control_pb2, datamodel_pb2, inference_pb2, inferen
 
 _DISK = "8m"
 _LARGE = "v" * 8000
+_MOST_TRIES = 40
+_WAITS_SECONDS = 0.6
+"""Without an answer, an operator is taken to wait for another's turn."""
 _FRESH_SECONDS = 0.05
 """`StoreSettings.freshness_seconds`: what a gateway may not know yet of another's writes."""
 
@@ -274,14 +277,21 @@ def _postgresql_missing(world: World, options: Options) -> Seen:
 
 
 def _one_of_two_stopped(world: World, options: Options) -> Seen:
-    """Within a change, as likely as not: then it holds the turn that the other's writers wait for."""
-    stopped = world.gateways[1]
-    for operator in world.operators:
-        operator.begun.clear()
-    world.operators[1].begun.wait(5)
-    time.sleep(options.rng.uniform(0.002, 0.01))
-    os.kill(stopped.pid, signal.SIGSTOP)
-    time.sleep(8)
+    """Within a change: then it holds the turn that the other's writers wait for."""
+    stopped, (writer, other) = world.gateways[1], (world.operators[1], world.operators[0])
+    for _ in range(_MOST_TRIES):
+        writer.begun.clear()
+        writer.begun.wait(5)
+        time.sleep(options.rng.uniform(0.002, 0.01))
+        os.kill(stopped.pid, signal.SIGSTOP)
+        at = time.monotonic()
+        time.sleep(_WAITS_SECONDS)
+        if not any(each.operator == other.number and each.ended > at + 0.1 for each in world.ledger[-50:]):
+            break
+        os.kill(stopped.pid, signal.SIGCONT)
+    else:
+        raise NotHere(f"it was not met within a change, {_MOST_TRIES} times")
+    time.sleep(8 - _WAITS_SECONDS)
     os.kill(stopped.pid, signal.SIGCONT)
     return Seen(time.monotonic())
 

@@ -25,6 +25,7 @@ _CONNECTIONS, _DESCRIPTORS = 200, 64
 _DAY_SECONDS = 24 * 3600
 _STREAM_EVENTS = 20
 _HANG_SECONDS = 4
+_LONGEST_END_SECONDS = 5.0
 _SLOWEST_CHANGE_SECONDS = 2.0
 """Of others, while one verification hangs: as on any busy machine."""
 
@@ -113,7 +114,7 @@ def _few_descriptors(world: World, options: Options) -> Seen:
                 port = list(gateway.ports.values())[number % 3]
                 stack.enter_context(socket.create_connection(("127.0.0.1", port), 5))
             time.sleep(3)
-        seen.operators += [line.strip() for line in gateway.lines[first:] if "ready" not in line][:5]
+        seen.operators += [line.strip() for line in gateway.lines[first:] if "rror" in line][:5]
         freed = time.monotonic()
         after = world.recovered(freed)
     finally:
@@ -256,6 +257,37 @@ def _hanging(world: World, options: Options) -> Seen:
     return seen
 
 
+def _ended_while_verifying(world: World, options: Options) -> Seen:
+    """SIGTERM while a verification waits for an upstream that says nothing: it does not wait with it."""
+    world.create_provider(record_message("mute", world.upstream.mute_url, "key-mute"))
+    request = control_pb2.SetRouteRequest(name="mute", provider_name="mute", model="any")
+    seen, told = Seen(0.0), []
+
+    def set_route() -> None:
+        try:
+            world.ask(lambda gateway: gateway.call(gateway.control.SetRoute, request, seconds=VERIFY_SECONDS))
+            told.append("OK")
+        except CallFailed as failure:
+            told.append(f"{failure.code}: {failure.message}")
+
+    thread = threading.Thread(target=set_route)
+    thread.start()
+    time.sleep(1)
+    seen.mended = time.monotonic()
+    status = world.gateway.end()
+    took = time.monotonic() - seen.mended
+    world.gateway.start()
+    thread.join()
+    seen.operators += [
+        f"the gateway ended after {took:.1f} s",
+        f"the one that hung: {told[0]}".replace(world.gateway.url, "URL"),
+    ]
+    if status != 0 or took > _LONGEST_END_SECONDS or "broke before it answered" not in told[0]:
+        seen.wrong.append(f"status {status} after {took:.1f} s, {told}")
+    world.delete_provider("mute")
+    return seen
+
+
 PROCESS_CELLS = (
     Cell("gateway restarted on the same port", "sqlite", _restarted, 40),
     Cell("gateway stopped (SIGSTOP) for 8 s", "sqlite", _stopped, 50),
@@ -265,5 +297,6 @@ PROCESS_CELLS = (
     Cell("a sandbox's token revoked while it streams", "sqlite", _revoked, 40),
     Cell("the provider in use deleted with --force", "sqlite", _deleted, 40),
     Cell("a verification that hangs", "sqlite", _hanging, 40),
+    Cell("SIGTERM while a verification hangs", "sqlite", _ended_while_verifying, 40),
     Cell("gateway SIGKILLed within writes, again and again", "sqlite", killed, 480),
 )

@@ -75,6 +75,7 @@ class World:
     ) -> None:
         self.server = server
         self.ledger: list[Attempt] = []
+        self._told: set[str] = set()
         self.directory = directory
         self.upstream = stack.enter_context(NumberedUpstream())
         ports = free_ports(3 * gateways)
@@ -149,7 +150,10 @@ class World:
         found = route_complaints(self.ledger, self.final_route())
         for operator in self.operators:
             found += record_complaints(self.ledger, operator.number, self.record_url(operator))
-        return found
+        # The ledger is one for all cells: what one of them did wrong is not to be told of those after it.
+        new = [each for each in found if each not in self._told]
+        self._told.update(new)
+        return new
 
     def recovered(self, mended: float) -> float:
         """Seconds until every operator has changed something and all sandboxes follow. Raises TimeoutError."""

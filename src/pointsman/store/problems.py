@@ -34,7 +34,7 @@ _UNIQUE = "23505"
 
 HELD = (
     "another process holds the database; try again, and if it goes on, "
-    "look for a backup or a tool that keeps a transaction open"
+    "look for a backup, a tool or another gateway that keeps a transaction open"
 )
 
 
