@@ -151,7 +151,7 @@ def test_a_key_that_lies_before_the_command_draws_a_warning_as_a_token_does(tmp_
     done = run_to_end(run, cwd=tmp_path / "work")
     assert done.returncode == 125
     for option, path in (("--token-file", token), ("--gateway-key", key)):
-        assert (f"warning: {option} {path} lies in what COMMAND may use" in done.stderr) is (place == "work")
+        assert (f"warning: {option} {path} lies in what COMMAND sees" in done.stderr) is (place == "work")
 
 
 SCRIPT = """
