@@ -56,10 +56,10 @@ def test_a_gateway_is_verified_against_the_given_authority(authority: trustme.CA
 def test_a_gateway_of_another_authority_or_name_gets_no_token(
     authority: trustme.CA, ca_file: str, tmp_path: Path
 ) -> None:
-    for server, files in (
-        (credentials(trustme.CA()), {"ca_file": ca_file}),
-        (credentials(authority), {}),  # the public authorities know nothing of it
-        (credentials(authority, "gateway.example"), {"ca_file": ca_file}),
+    for server, files, told in (
+        (credentials(trustme.CA()), {"ca_file": ca_file}, "is not trusted; give its authority's by --gateway-ca"),
+        (credentials(authority), {}, "is not trusted"),  # the public authorities know nothing of it
+        (credentials(authority, "gateway.example"), {"ca_file": ca_file}, "is for another name; name the host"),
     ):
         with (
             ScriptedGateway(MOCK, credentials=server) as gateway,
@@ -67,6 +67,7 @@ def test_a_gateway_of_another_authority_or_name_gets_no_token(
         ):
             follower.poll()
             assert follower.events() == UNREACHABLE
+            assert f"{gateway.url}: its certificate {told}" in follower.door.log.getvalue()
             assert gateway.fetches == 0
 
 

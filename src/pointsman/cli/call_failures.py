@@ -68,12 +68,8 @@ def _unavailable(details: str, gateway: GatewayAddress) -> str:
 
 def _cause(details: str, gateway: GatewayAddress) -> str:
     """What kept the connection from being made, and the next step."""
-    if cause := connection_cause(details):
+    if cause := connection_cause(details, tls=gateway.tls):
         return f": {cause}"
-    if "Socket closed" in details:
-        if gateway.tls:
-            return ": it ended the handshake; it may want a certificate, give --gateway-cert and --gateway-key"
-        return ": it closed the connection; it may speak TLS, write https:// and --gateway-ca"
     return "; start it with 'pointsman gateway', or name another with --gateway"
 
 

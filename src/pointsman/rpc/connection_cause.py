@@ -45,9 +45,15 @@ _LOST = (
 )
 
 
-def connection_cause(details: str) -> str:
-    """The cause and the next step, or nothing for what is not known."""
-    return next((cause for words, cause in _CAUSES if words in details), "")
+def connection_cause(details: str, *, tls: bool) -> str:
+    """The cause and the next step, or nothing for what is not known. `tls`: whether we spoke it."""
+    if cause := next((cause for words, cause in _CAUSES if words in details), ""):
+        return cause
+    if not (was_not_made(details) and "Socket closed" in details):
+        return ""
+    if tls:
+        return "it ended the handshake; it may want a certificate, give --gateway-cert and --gateway-key"
+    return "it closed the connection; it may speak TLS, write https:// and --gateway-ca"
 
 
 def plain_details(details: str) -> str:

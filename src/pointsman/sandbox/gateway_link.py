@@ -114,7 +114,7 @@ class GatewayLink:
         if reason == "gateway_unreachable" and not (was_not_made(text) or was_lost(text)):
             reason = "gateway_error"  # it was reached, and says that its database was not
         if reason in _NEW_CHANNEL:
-            text = connection_cause(text) or plain_details(text)
+            text = connection_cause(text, tls=self._routes.gateway.tls) or plain_details(text)
         text = text or error.code().name
         if self._token.appears_in(text):
             text = error.code().name

@@ -191,6 +191,10 @@ def _beside(program: str, can_traverse: Callable[[str], bool]) -> Iterator[Bind]
         if os.path.basename(tree) in ("bin", "sbin"):
             libraries = (os.path.join(os.path.dirname(tree), name) for name in ("lib", "lib64", "libexec"))
             yield from (Bind(each) for each in libraries if os.path.isdir(each))
+            # Without it the interpreter of a virtual environment takes itself for the system's, and finds no library.
+            marker = os.path.join(os.path.dirname(tree), "pyvenv.cfg")
+            if os.path.isfile(marker):
+                yield Bind(marker)
 
 
 def _links(path: str) -> Iterator[str]:

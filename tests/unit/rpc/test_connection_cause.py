@@ -21,8 +21,15 @@ from pointsman.rpc.connection_cause import connection_cause, plain_details
 )
 def test_names_of_statuses_and_addresses_are_left_out(details: str, plain: str) -> None:
     assert plain_details(details) == plain
-    assert connection_cause(details) == ""
+    assert connection_cause(details, tls=True) == ""
 
 
 def test_a_known_cause_comes_with_its_next_step() -> None:
-    assert connection_cause("…CERTIFICATE_VERIFY_FAILED: certificate has expired: OK").endswith("; renew it")
+    assert connection_cause("…CERTIFICATE_VERIFY_FAILED: certificate has expired: OK", tls=True).endswith("; renew it")
+
+
+def test_a_handshake_that_is_ended_is_told_by_what_we_spoke_and_a_connection_that_was_is_not_one() -> None:
+    details = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:10.0.0.1:1: Socket closed"
+    assert "--gateway-cert and --gateway-key" in connection_cause(details, tls=True)
+    assert "it may speak TLS, write https://" in connection_cause(details, tls=False)
+    assert connection_cause("Socket closed", tls=True) == ""

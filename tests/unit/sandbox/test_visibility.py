@@ -175,6 +175,13 @@ def test_a_program_needs_its_directory_and_the_libraries_beside_it_but_not_the_r
     assert needs == {Bind(f"{tools}/bin"), Bind(f"{tools}/lib")}
 
 
+def test_an_interpreter_of_a_virtual_environment_needs_what_says_that_it_is_one(tools: Path) -> None:
+    (tools / "pyvenv.cfg").touch()
+    (tools / ".env").touch()
+    needs = set(program_needs(f"{tools}/bin/tool", "", everywhere))
+    assert needs == {Bind(f"{tools}/bin"), Bind(f"{tools}/lib"), Bind(f"{tools}/pyvenv.cfg")}
+
+
 def test_every_link_on_the_way_to_a_program_is_needed(tools: Path, tmp_path: Path) -> None:
     for directory, target in (("first", "../second/tool"), ("second", f"{tools}/bin/tool")):
         (tmp_path / directory).mkdir()
