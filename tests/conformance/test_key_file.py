@@ -226,3 +226,10 @@ async def test_a_credential_put_into_another_place_is_not_decrypted(database: Da
             assert await writer.delete_provider(ACCOUNT, "b")
             await writer.insert_provider(provider("b"))
             assert await writer.provider(ACCOUNT, "b") == provider("b")
+
+
+def test_a_link_that_leads_nowhere_is_told_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(StoreRefused, match="is a link that leads nowhere"):
+        make_key_file(tmp_path / "link")
+    assert not (tmp_path / "nowhere").exists()

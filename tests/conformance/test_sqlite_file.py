@@ -4,6 +4,7 @@ import contextlib
 import os
 import sqlite3
 import stat
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pointsman.store.settings import StoreSettings, file_url
 from pointsman.store.sql import SqlStore
 from tests.conformance.records import ACCOUNT, provider, route
 from tests.support.databases import Database
+from tests.support.processes import run_to_end
 
 
 async def _fill(database: Database) -> bytes:
@@ -185,3 +187,19 @@ async def test_a_change_that_was_committed_to_a_file_that_is_gone_is_not_acknowl
     async with sqlite.opened() as store:
         with pytest.raises(StoreUnavailable, match="committed to the old file, so look whether it was made"):
             await change()
+
+
+def test_a_pipe_in_the_databases_place_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    code = """
+import sys
+from pathlib import Path
+from pointsman.store.problems import StoreRefused
+from pointsman.store.sqlite_file import prepare_file
+try:
+    prepare_file(Path(sys.argv[1]), 1.0)
+except StoreRefused as error:
+    print(error)
+"""
+    done = run_to_end([sys.executable, "-c", code, str(tmp_path / "pipe")])  # in a process: nothing ends such a wait
+    assert done.stdout == f"{tmp_path / 'pipe'} is not a file; set database_url to one\n"

@@ -68,7 +68,11 @@ def make_key_file(path: Path, random_bytes: Callable[[int], bytes] = os.urandom)
         sync_directory(path.parent)
     except OSError as error:
         raise StoreRefused(f"the key file {path} cannot be made: {error.strerror}; check its directory") from None
-    return load_key_file(path)
+    try:
+        return load_key_file(path)
+    except FileNotFoundError:
+        pass
+    raise StoreRefused(f"the key file {path} is a link that leads nowhere; remove it, or set key_file to the file")
 
 
 def _write_new(path: Path, text: bytes) -> None:

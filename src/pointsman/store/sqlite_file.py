@@ -87,7 +87,7 @@ def _make(path: Path) -> None:
 
 
 def _check_header(path: Path) -> None:
-    with path.open("rb") as file:
+    with open(path, "rb", opener=_open_at_once) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise StoreRefused(f"{path} is not a file; set database_url to one")
@@ -98,6 +98,11 @@ def _check_header(path: Path) -> None:
         )
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise StoreRefused(f"{path} is another program's database; set database_url to another file")
+
+
+def _open_at_once(name: str, flags: int) -> int:
+    """Opening a pipe would wait for its writer, and nothing could end that."""
+    return os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _tighten(path: Path) -> None:
