@@ -281,6 +281,13 @@ def test_a_refusal_is_told_with_one_next_step_and_not_cut(
         assert "make one" not in follower.door.log.getvalue()
 
 
+def test_a_fetch_that_a_gateway_cancels_as_it_ends_is_told_as_one_that_did_not_reach_it(tmp_path: Path) -> None:
+    with ScriptedGateway() as gateway, Follower(gateway, tmp_path) as follower:
+        gateway.fault = aborts(grpc.StatusCode.CANCELLED, "")
+        follower.poll()
+        assert follower.events() == ["fetch_failed gateway_unreachable"]
+
+
 def test_a_timeout_that_changes_at_the_gateway_holds_for_the_next_request(upstream: Upstream, tmp_path: Path) -> None:
     clock = FakeClock()
     with (

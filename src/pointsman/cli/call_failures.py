@@ -36,6 +36,8 @@ def failure_text(failure: Failure, gateway: GatewayAddress, token: TokenOrigin) 
     match failure.code:
         case "UNAVAILABLE":
             return _unavailable(details, gateway)
+        case "CANCELLED":  # by a gateway that was told to end; we cancel nothing that we wait for
+            return _unavailable("", gateway)
         case "DEADLINE_EXCEEDED":
             return (
                 f"{where} did not answer within {failure.waited_seconds:g} s; look at its log, or whether another "

@@ -22,6 +22,7 @@ _Answer = inference_pb2.GetInferenceBundleResponse
 
 _REASONS = {
     grpc.StatusCode.UNAVAILABLE: "gateway_unreachable",
+    grpc.StatusCode.CANCELLED: "gateway_unreachable",  # a gateway that ends
     grpc.StatusCode.DEADLINE_EXCEEDED: "gateway_timeout",
     grpc.StatusCode.UNAUTHENTICATED: "token_refused",
     grpc.StatusCode.PERMISSION_DENIED: "not_permitted",

@@ -64,6 +64,10 @@ def test_a_connection_that_breaks_leaves_open_what_was_done(details: str) -> Non
     assert "broke before it answered; see whether it runs and what it has" in text("UNAVAILABLE", details)
 
 
+def test_a_gateway_that_ends_leaves_open_what_was_done() -> None:
+    assert "broke before it answered; see whether it runs and what it has" in text("CANCELLED", "")
+
+
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED"])
 def test_the_gateways_own_text_is_passed_on_as_it_is(code: str) -> None:
     assert text(code, "the database is held by another process; try again") == (
