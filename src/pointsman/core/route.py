@@ -6,12 +6,23 @@ from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
 
 DIRECT = "direct"
 """One provider and one model; the upstream's answer is the answer."""
+CHAIN = "chain"
+"""Several providers in the order of a strategy, then a fallback; always executed by a gateway."""
 RESERVED_NAMES = (INFERENCE_LOCAL, SANDBOX_SYSTEM)
 """What a sandbox knows; every other name is an alias of the operator's."""
 DEFAULT_TIMEOUT_SECONDS = 60
 """What a stored timeout of 0 stands for (the inference-routing design's timeout model)."""
 LONGEST_TIMEOUT_SECONDS = 24 * 3600
 LONGEST_MODEL = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RouteCandidate:
+    """One provider of a chain."""
+
+    provider_name: str
+    model: str = ""
+    """Empty: the provider's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,12 @@ class Route:
     version: int = 0
     """Starts at 1, grows with every change, is never used twice for one name of one account."""
     kind: str = DIRECT
+    candidates: tuple[RouteCandidate, ...] = ()
+    """Of a chain; its `provider_name` and `model` are empty."""
+    strategy: str = ""
+    """Of a chain: `in_order`, `weighted` or `least_used`; empty means in_order."""
+    fallback: str = ""
+    """Of a chain: the provider that answers when all others do not; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
