@@ -41,6 +41,8 @@ class Member:
     error_mappings: tuple[ErrorMapping, ...] = ()
     error_code_path: str = "error.code"
     """Dotted path into an error's JSON body."""
+    key_file: str = ""
+    """Where the candidate's key is read for every attempt; empty when the candidate carries it, or needs none."""
 
 
 @dataclass(frozen=True, slots=True)
