@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pointsman.core.candidate import Candidate
-from pointsman.core.quota import Quota
+from pointsman.core.quota import UNLIMITED, Quota
 
 
 class ErrorCategory(StrEnum):
@@ -37,7 +37,7 @@ class Member:
     """The record's name."""
     candidate: Candidate
     """Resolved, but for a key that comes from a file: that is read for every attempt."""
-    quota: Quota = Quota()
+    quota: Quota = UNLIMITED
     error_mappings: tuple[ErrorMapping, ...] = ()
     error_code_path: str = "error.code"
     """Dotted path into an error's JSON body."""

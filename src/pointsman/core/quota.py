@@ -15,6 +15,9 @@ class Quota:
     """An IANA name: the day begins at midnight there, whether it has 23, 24 or 25 hours."""
 
 
+UNLIMITED = Quota()
+
+
 @dataclass(frozen=True, slots=True)
 class QuotaKey:
     """Whose counters: a provider's name is its account's."""
