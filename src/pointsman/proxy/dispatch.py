@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from pointsman.core.candidate import Bundle, Candidate
+from pointsman.core.candidate import Candidate
 from pointsman.core.candidate_cache import CandidateCache
 from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol
 from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED, INTERNAL_ERROR
@@ -14,14 +14,12 @@ from pointsman.events.printable import told_authority
 from pointsman.events.record import Record, Refusal, failed_handshake, peer_of, reason_of, refusal_kind
 from pointsman.proxy.call import Backend, Call, Response
 from pointsman.proxy.client_connection import ClientConnection
+from pointsman.proxy.reception import Admitted, Reception
 from pointsman.proxy.relay import Relay
-from pointsman.proxy.route_table import RouteTable
 from pointsman.proxy.turns import Turns
-from pointsman.routing.pattern import Target, match_pattern, read_target
-from pointsman.routing.plan import select_candidate
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.request import Request, RequestHead
-from pointsman.wire.response import error_answer, error_body, redacted_head
+from pointsman.wire.response import error_body, redacted_head
 
 REPLACED_BODIES = {401: error_body("unauthorized"), 403: error_body("forbidden")}
 """Providers echo pieces of keys in these (DESIGN 6.2)."""
@@ -31,23 +29,12 @@ _LARGE_BODY = 512 * 1024
 """Its check and its write take milliseconds; smaller ones don't wait for their turn."""
 
 
-class Admitted:
-    """What was decided from the head, and the bundle it was decided on."""
-
-    __slots__ = ("bundle", "protocol", "target")
-
-    def __init__(self, bundle: Bundle, protocol: str, target: Target) -> None:
-        self.bundle = bundle
-        self.protocol = protocol
-        self.target = target
-
-
 class Dispatcher:
-    """Serves requests through the door: `inference.local`, direct routes."""
+    """Serves the requests that a reception takes in; direct routes."""
 
     def __init__(
         self,
-        routes: RouteTable,
+        reception: Reception,
         backends: Mapping[str, Backend],
         log: OperationLog,
         limits: Limits,
@@ -55,21 +42,19 @@ class Dispatcher:
         clock: Callable[[], float],
         request_ids: Callable[[], str],
     ) -> None:
-        self._routes = routes
+        self._reception = reception
         self._backends = backends
         """By endpoint scheme."""
         self._log = log
         self._limits = limits
         self._clock = clock
-        self._request_ids = request_ids
+        self.new_request_id = request_ids
         self._turns = Turns()
         self._candidate_lines = CandidateCache(_candidate_lines)
 
     def admit(self, head: RequestHead) -> Admitted:
-        """Match a request by its head. Raises MalformedRequest or NotInference."""
-        target = read_target(head)
-        bundle = self._routes.bundle
-        return Admitted(bundle, match_pattern(head.method, target.path, bundle.routes), target)
+        """Decide from the head alone. Raises RouterError."""
+        return self._reception.admit(head)
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
         """Note a request that was never served, and answer it."""
@@ -77,7 +62,7 @@ class Dispatcher:
         if head is not None:
             refusal.method, refusal.path = head.method, head.target
         self._log.append(refusal)
-        return error_answer(error, _own_lines(refusal.request_id, 0), keep_alive=False)
+        return self._reception.error_answer(error, _own_lines(refusal.request_id, 0), protocol="", keep_alive=False)
 
     def refused_connection(self, error: RouterError, peer: object) -> bytes:
         """Note a client that did not get as far as the door, and answer it."""
@@ -86,18 +71,18 @@ class Dispatcher:
         if isinstance(error, NotInference):
             refusal.host, refusal.port = told_authority(error.asked)
         self._log.append(refusal)
-        return error_answer(error, _own_lines(refusal.request_id, 0), keep_alive=False)
+        return self._reception.error_answer(error, _own_lines(refusal.request_id, 0), protocol="", keep_alive=False)
 
     def _refusal(self, error: RouterError, *, inside: bool) -> Refusal:
         kind, reason = refusal_kind(error, inside=inside), reason_of(error)
-        refusal = Refusal(kind, self._request_ids(), self._log.now, reason, error.detail)
+        refusal = Refusal(kind, self.new_request_id(), self._log.now, reason, error.detail)
         refusal.status = error.status
         return refusal
 
     def handshake_failed(self, reason: str, peer: object) -> None:
         """Note a client whose TLS did not come about."""
         word, text = explain_handshake(reason)
-        self._log.append(failed_handshake(self._request_ids(), self._log.now, word, text, peer_of(peer)))
+        self._log.append(failed_handshake(self.new_request_id(), self._log.now, word, text, peer_of(peer)))
 
     async def serve(self, admitted: object, request: Request, client: ClientConnection) -> None:
         """Answer one request."""
@@ -105,7 +90,7 @@ class Dispatcher:
             raise TypeError("serve takes what admit returned")
         started = self._clock()
         head = request.head
-        record = Record(self._request_ids(), self._log.now, head.method, admitted.target.path, admitted.protocol)
+        record = Record(self.new_request_id(), self._log.now, head.method, admitted.target.path, admitted.protocol)
         record.received = len(request.body)
         self._log.append(record)
         try:
@@ -125,7 +110,7 @@ class Dispatcher:
             self._log.append(record)
 
     async def _call(self, admitted: Admitted, request: Request, client: ClientConnection, record: Record) -> None:
-        candidate = select_candidate(admitted.bundle.routes, admitted.protocol)
+        candidate = admitted.choose(request.body)
         record.candidate = candidate
         head, target = request.head, admitted.target
         call = Call(candidate, admitted.protocol, head, target.path + target.query, request.body)
@@ -173,7 +158,7 @@ class Dispatcher:
             return
         record.status = error.status
         own = _own_lines(record.request_id, 1 if record.candidate is not None else 0)
-        client.write(error_answer(error, own, keep_alive=client.keep_alive))
+        client.write(self._reception.error_answer(error, own, protocol=record.protocol, keep_alive=client.keep_alive))
 
 
 def _candidate_lines(candidate: Candidate) -> bytes:

@@ -20,6 +20,7 @@ from pointsman.proxy.backends.http import EngineBackend, EngineLine, HttpBackend
 from pointsman.proxy.backends.mock import MockBackend
 from pointsman.proxy.call import Backend, Call
 from pointsman.proxy.dispatch import REPLACED_BODIES, Dispatcher
+from pointsman.proxy.reception import Door
 from pointsman.proxy.relay import Collector
 from pointsman.proxy.route_table import RouteTable
 from pointsman.proxy.server import Server
@@ -66,7 +67,7 @@ class Router:
             self._backends["gguf"] = EngineBackend(self._pool, limits, self._sweep, find_engine)
         prefix, numbers = secrets.token_hex(6), itertools.count(1)
         self._dispatcher = Dispatcher(
-            self.routes,
+            Door(self.routes),
             self._backends,
             log,
             limits,
