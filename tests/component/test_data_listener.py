@@ -70,17 +70,17 @@ def test_head_gets_the_same_head_without_the_body(data: DataDoor, target: str) -
     assert answer.status == 200
 
 
-@pytest.mark.parametrize("target", ["/", "/health/", "/healthz", "/v1/models", "/v1/chat/completions", "//health"])
+@pytest.mark.parametrize("target", ["/", "/health/", "/healthz", "/v1/chat/completions/", "/v2/models", "//health"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_every_other_path_is_404_in_openais_shape(data: DataDoor, method: str, target: str) -> None:
     with data.connect() as client:
         client.send(request(method, target) + GET_HEALTH)
         answer = client.answer()
-        assert client.answer().status == 200
+        assert client.read_to_end() == b""  # refused before its body was read: nothing behind it is parsed
     assert answer.status == 404
     assert json.loads(answer.body) == {
         "error": {
-            "message": "there is no such path; this version serves GET /health here",
+            "message": "there is no such path, or not with this method; see the paths under /v1",
             "type": "invalid_request_error",
             "param": None,
             "code": "unknown_url",

@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 import uvloop
 
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.core.model_table import ModelTable
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener
+from pointsman.proxy.model_reception import Models
 from pointsman.testing import FakeClock
 from tests.support.raw_client import RawClient
 
@@ -33,9 +35,12 @@ class DataDoor:
         is_healthy: Callable[[], Awaitable[bool]] = healthy,
         context: ssl.SSLContext | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        table: ModelTable = ModelTable(),  # noqa: B008  # frozen
     ) -> None:
         self.clock = FakeClock()
         self._is_healthy, self._context, self._limits = is_healthy, context, limits
+        self.table = table
+        self.is_open = True
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()
         self._lines = io.StringIO()
@@ -58,7 +63,8 @@ class DataDoor:
 
     async def _open(self) -> None:
         self.log = OperationLog(lines=self._lines, wall_clock=time.time)
-        self.listener = DataListener(self.log, self._is_healthy, limits=self._limits, clock=self.clock)
+        models = Models(lambda: self.table, is_open=self.is_open)
+        self.listener = DataListener(self.log, self._is_healthy, models, limits=self._limits, clock=self.clock)
         await self.listener.serve(self._socket, self._context)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

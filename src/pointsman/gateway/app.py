@@ -21,6 +21,7 @@ from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.data_listener import DataListener
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.listeners import bind_sockets, ssl_context
+from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.probe import Prober
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
@@ -28,6 +29,7 @@ from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
 from pointsman.proxy.memory import freeze_garbage
+from pointsman.proxy.model_reception import Models
 from pointsman.proxy.process import bound_address, open_files, ready_text, until_signalled
 from pointsman.store.settings import StoreSettings
 from pointsman.store.sql import SqlStore, open_store
@@ -71,7 +73,10 @@ async def run_gateway(settings: Settings) -> int:
         grpc_server = GrpcServer(control, log.say, open_to_admin=settings.auth.grpc == "none")
         stack.push_async_callback(grpc_server.close)
         grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)
-        data = DataListener(log, control.healthy)
+        routes = ModelRoutes(store, log.say)
+        await stack.enter_async_context(following(routes))
+        models = Models(lambda: routes.table, is_open=settings.listen.data.is_loopback)
+        data = DataListener(log, control.healthy, models)
         stack.push_async_callback(data.close)
         await data.serve(sockets.data, ssl_context(settings.tls))
         control_server = ControlServer(build_api(control, VERSION, log.say), sockets.control, ssl_context(settings.tls))

@@ -1,32 +1,36 @@
 """The gateway's data listener: the data plane of the door, for clients that come without a tunnel.
 
-Owns its paths and the shape of its own answers. This version serves `/health`; sockets, grammar, deadlines and bounds
-are `proxy.server`'s.
+Owns the paths that it answers itself: `/health` and `/v1/models`. Inference is `proxy.dispatch`'s by the rules of
+`proxy.model_reception`; sockets, grammar, deadlines and bounds are `proxy.server`'s.
 """
 
 import asyncio
-import itertools
-import secrets
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from urllib.parse import unquote
 
 import msgspec
 
-from pointsman.core.errors import MalformedRequest, RouterError
+from pointsman.core.candidate import Bundle
+from pointsman.core.errors import RouterError
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.core.model_table import ModelTable
 from pointsman.core.version import VERSION
 from pointsman.events.operation_log import OperationLog
-from pointsman.events.record import Refusal, failed_handshake, peer_of, reason_of, refusal_kind
+from pointsman.events.record import failed_handshake, peer_of
 from pointsman.proxy.client_connection import ClientConnection, without_body
-from pointsman.proxy.server import Server
-from pointsman.proxy.sweep import Sweep
+from pointsman.proxy.dispatch import Dispatcher
+from pointsman.proxy.model_reception import Models, no_such_model
+from pointsman.proxy.reception import Admitted
+from pointsman.proxy.router import Front, Router
 from pointsman.wire.handshake import explain_handshake
-from pointsman.wire.openai_error import openai_error_body, openai_error_of
+from pointsman.wire.openai_error import openai_error_body
 from pointsman.wire.request import Request, RequestHead
-from pointsman.wire.response import json_answer
+from pointsman.wire.response import json_answer, own_lines
 
 _HEALTH = "/health"
+_MODELS = "/v1/models"
 _CHECK_SECONDS = 2.0
 """A store that takes longer is as good as gone; what asks for health often waits for 3 s or more."""
 _CHECK_KEEPS = 1.0
@@ -44,31 +48,29 @@ class DataListener:
         self,
         log: OperationLog,
         is_healthy: Callable[[], Awaitable[bool]],
+        models: Models,
         *,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        loop = asyncio.get_running_loop()
-        self._sweep = Sweep(loop, limits.sweep_seconds, clock or loop.time)
-        prefix, numbers = secrets.token_hex(6), itertools.count(1)
-        application = _Paths(log, _Health(is_healthy, self._sweep.now), lambda: f"{prefix}-{next(numbers):x}")
-        self._server = Server(application, limits, self._sweep)
+        health = _Health(is_healthy, clock or asyncio.get_running_loop().time)
+        front = Front(models, lambda dispatcher: _Paths(log, health, models, dispatcher))
+        self._router = Router(Bundle(), log, limits=limits, clock=clock, front=front)
 
     async def serve(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
         """Serve a listening socket, in clear text if there is no context, until `close`."""
         if context is None:
-            await self._server.serve_plain(listener)
+            await self._router.serve_plain(listener)
         else:
-            await self._server.serve_tls(listener, lambda: context)
+            await self._router.serve_tls(listener, lambda: context)
 
     def enforce_deadlines(self) -> None:
         """Act on what is overdue now, without waiting for the next sweep."""
-        self._sweep.ask()
+        self._router.enforce_deadlines()
 
     async def close(self) -> None:
         """Stop listening, give requests in progress half a second, then cut what is left."""
-        await self._server.close()
-        self._sweep.close()
+        await self._router.close()
 
 
 class _Health:
@@ -97,65 +99,79 @@ class _Health:
             return False
 
 
+class _Own:
+    """A request that the listener answers itself."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Callable[[], Awaitable[tuple[int, bytes]]]) -> None:
+        self.answer = answer
+        """Status and body."""
+
+
 class _Paths:
     """What is served: an `Application` of the data plane."""
 
-    def __init__(self, log: OperationLog, health: _Health, request_ids: Callable[[], str]) -> None:
+    def __init__(self, log: OperationLog, health: _Health, models: Models, dispatcher: Dispatcher) -> None:
         self._log = log
         self._health = health
-        self._request_ids = request_ids
+        self._models = models
+        self._dispatcher = dispatcher
 
-    def admit(self, head: RequestHead) -> str:
-        """The path. Raises MalformedRequest for a target that has none."""
+    def admit(self, head: RequestHead) -> Admitted | _Own:
+        """Inference is the dispatcher's. Raises RouterError."""
         path = head.target.partition("?")[0]
-        if not path.startswith("/"):
-            raise MalformedRequest("request target is not a path")
-        return path
+        if path == _HEALTH:
+            return _Own(self._health_answer)
+        if path == _MODELS or path.startswith(_MODELS + "/"):
+            table = self._models.table_for(head)
+            return _Own(lambda: self._models_answer(table, path))
+        return self._dispatcher.admit(head)
 
     async def serve(self, admitted: object, request: Request, client: ClientConnection) -> None:
         """Answer one request."""
+        if not isinstance(admitted, _Own):
+            await self._dispatcher.serve(admitted, request, client)
+            return
         method, more = request.head.method, b""
-        if admitted != _HEALTH:
-            message = "there is no such path; this version serves GET /health here"
-            status, body = 404, openai_error_body(404, message, "unknown_url")
-        elif method not in ("GET", "HEAD"):
-            message = f"{_HEALTH} is read with GET"
-            status, body, more = 405, openai_error_body(405, message, "method_not_allowed"), b"allow: GET, HEAD\r\n"
-        elif await self._health.ask():
-            status, body = 200, msgspec.json.encode({"status": "ok", "version": VERSION})
+        if method in ("GET", "HEAD"):
+            status, body = await admitted.answer()
         else:
-            status, body = 503, msgspec.json.encode({"status": "degraded", "version": VERSION})
-        answer = json_answer(status, body, _own_lines(self._request_ids()) + more, keep_alive=client.keep_alive)
+            message = "this path is read with GET"
+            status, body, more = 405, openai_error_body(405, message, "method_not_allowed"), b"allow: GET, HEAD\r\n"
+        own = own_lines(self._dispatcher.new_request_id(), 0) + more
+        answer = json_answer(status, body, own, keep_alive=client.keep_alive)
         client.write(without_body(answer) if method == "HEAD" else answer)
+
+    async def _health_answer(self) -> tuple[int, bytes]:
+        if await self._health.ask():
+            return 200, msgspec.json.encode({"status": "ok", "version": VERSION})
+        return 503, msgspec.json.encode({"status": "degraded", "version": VERSION})
+
+    async def _models_answer(self, table: ModelTable, path: str) -> tuple[int, bytes]:
+        if path == _MODELS:
+            return 200, msgspec.json.encode({"object": "list", "data": [_model(each) for each in table.candidates]})
+        name = unquote(path.removeprefix(_MODELS + "/"))
+        if name in table.candidates:
+            return 200, msgspec.json.encode(_model(name))
+        error = no_such_model(name, table)
+        return error.status, openai_error_body(error.status, error.told, error.code)
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
         """Note a request that was never served, and answer it."""
-        refusal = self._refusal(error, inside=True)
-        if head is not None:
-            refusal.method, refusal.path = head.method, head.target
-        return self._answer(error, refusal)
+        return self._dispatcher.refused(error, head)
 
     def refused_connection(self, error: RouterError, peer: object) -> bytes:
         """Note a client that was not let in, and answer it."""
-        refusal = self._refusal(error, inside=False)
-        refusal.peer = peer_of(peer)
-        return self._answer(error, refusal)
-
-    def _refusal(self, error: RouterError, *, inside: bool) -> Refusal:
-        kind, reason = refusal_kind(error, inside=inside), reason_of(error)
-        refusal = Refusal(kind, self._request_ids(), self._log.now, reason, error.detail)
-        refusal.status = error.status
-        return refusal
-
-    def _answer(self, error: RouterError, refusal: Refusal) -> bytes:
-        self._log.append(refusal)
-        return json_answer(error.status, openai_error_of(error), _own_lines(refusal.request_id), keep_alive=False)
+        return self._dispatcher.refused_connection(error, peer)
 
     def handshake_failed(self, reason: str, peer: object) -> None:
         """Note a client whose TLS did not come about."""
         word, _ = explain_handshake(reason)  # the sentence is about the door
-        self._log.append(failed_handshake(self._request_ids(), self._log.now, word, reason, peer_of(peer)))
+        self._log.append(
+            failed_handshake(self._dispatcher.new_request_id(), self._log.now, word, reason, peer_of(peer))
+        )
 
 
-def _own_lines(request_id: str) -> bytes:
-    return b"x-pointsman-request-id: %b\r\n" % request_id.encode("ascii")
+def _model(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "pointsman"}

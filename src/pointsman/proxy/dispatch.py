@@ -19,7 +19,7 @@ from pointsman.proxy.relay import Relay
 from pointsman.proxy.turns import Turns
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.request import Request, RequestHead
-from pointsman.wire.response import error_body, redacted_head
+from pointsman.wire.response import error_body, own_lines, redacted_head
 
 REPLACED_BODIES = {401: error_body("unauthorized"), 403: error_body("forbidden")}
 """Providers echo pieces of keys in these (DESIGN 6.2)."""
@@ -62,7 +62,7 @@ class Dispatcher:
         if head is not None:
             refusal.method, refusal.path = head.method, head.target
         self._log.append(refusal)
-        return self._reception.error_answer(error, _own_lines(refusal.request_id, 0), protocol="", keep_alive=False)
+        return self._reception.error_answer(error, refusal.request_id, 0, protocol="", keep_alive=False)
 
     def refused_connection(self, error: RouterError, peer: object) -> bytes:
         """Note a client that did not get as far as the door, and answer it."""
@@ -71,7 +71,7 @@ class Dispatcher:
         if isinstance(error, NotInference):
             refusal.host, refusal.port = told_authority(error.asked)
         self._log.append(refusal)
-        return self._reception.error_answer(error, _own_lines(refusal.request_id, 0), protocol="", keep_alive=False)
+        return self._reception.error_answer(error, refusal.request_id, 0, protocol="", keep_alive=False)
 
     def _refusal(self, error: RouterError, *, inside: bool) -> Refusal:
         kind, reason = refusal_kind(error, inside=inside), reason_of(error)
@@ -110,12 +110,12 @@ class Dispatcher:
             self._log.append(record)
 
     async def _call(self, admitted: Admitted, request: Request, client: ClientConnection, record: Record) -> None:
+        if len(request.body) > _LARGE_BODY:
+            await self._turns.wait()
         candidate = admitted.choose(request.body)
         record.candidate = candidate
         head, target = request.head, admitted.target
         call = Call(candidate, admitted.protocol, head, target.path + target.query, request.body)
-        if len(request.body) > _LARGE_BODY:
-            await self._turns.wait()
         response = await self._backends[candidate.endpoint.scheme].open(call)
         try:
             await self._answer(response, candidate, head.minor, client, record)
@@ -126,7 +126,7 @@ class Dispatcher:
         self, response: Response, candidate: Candidate, minor: int, client: ClientConnection, record: Record
     ) -> None:
         record.status = response.head.status
-        own = _own_lines(record.request_id, 1) + self._candidate_lines.get(candidate)
+        own = own_lines(record.request_id, 1) + self._candidate_lines.get(candidate)
         replaced = REPLACED_BODIES.get(record.status)
         if replaced is not None:
             record.answered(record.status)
@@ -157,8 +157,15 @@ class Dispatcher:
             client.cut(visibly=True)
             return
         record.status = error.status
-        own = _own_lines(record.request_id, 1 if record.candidate is not None else 0)
-        client.write(self._reception.error_answer(error, own, protocol=record.protocol, keep_alive=client.keep_alive))
+        client.write(
+            self._reception.error_answer(
+                error,
+                record.request_id,
+                0 if record.candidate is None else 1,
+                protocol=record.protocol,
+                keep_alive=client.keep_alive,
+            )
+        )
 
 
 def _candidate_lines(candidate: Candidate) -> bytes:
@@ -166,10 +173,6 @@ def _candidate_lines(candidate: Candidate) -> bytes:
     if candidate.endpoint.scheme == "mock":
         lines += "x-pointsman-mock: true\r\n"
     return lines.encode("ascii")
-
-
-def _own_lines(request_id: str, attempts: int) -> bytes:
-    return b"x-pointsman-request-id: %b\r\nx-pointsman-attempts: %d\r\n" % (request_id.encode("ascii"), attempts)
 
 
 def _safe(text: str) -> str:

@@ -12,7 +12,7 @@ from pointsman.proxy.route_table import RouteTable
 from pointsman.routing.pattern import Target, match_pattern, read_target
 from pointsman.routing.plan import select_candidate
 from pointsman.wire.request import RequestHead
-from pointsman.wire.response import error_answer
+from pointsman.wire.response import error_answer, own_lines
 
 
 class Admitted:
@@ -35,7 +35,9 @@ class Reception(Protocol):
     def admit(self, head: RequestHead) -> Admitted:
         """Decide from the head alone. Raises RouterError to refuse."""
 
-    def error_answer(self, error: RouterError, own: bytes, *, protocol: str, keep_alive: bool) -> bytes:
+    def error_answer(
+        self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool
+    ) -> bytes:
         """A whole response that tells a client of an error; `protocol` is empty when it is not known."""
 
 
@@ -64,6 +66,8 @@ class Door:
         bundle = self._routes.bundle
         return _AdmittedToTheDoor(match_pattern(head.method, target.path, bundle.routes), target, bundle)
 
-    def error_answer(self, error: RouterError, own: bytes, *, protocol: str, keep_alive: bool) -> bytes:
+    def error_answer(
+        self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool
+    ) -> bytes:
         """OpenShell's words, whatever the dialect."""
-        return error_answer(error, own, keep_alive=keep_alive)
+        return error_answer(error, own_lines(request_id, attempts), keep_alive=keep_alive)

@@ -19,8 +19,9 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.backends.http import EngineBackend, EngineLine, HttpBackend
 from pointsman.proxy.backends.mock import MockBackend
 from pointsman.proxy.call import Backend, Call
+from pointsman.proxy.client_connection import Application
 from pointsman.proxy.dispatch import REPLACED_BODIES, Dispatcher
-from pointsman.proxy.reception import Door
+from pointsman.proxy.reception import Door, Reception
 from pointsman.proxy.relay import Collector
 from pointsman.proxy.route_table import RouteTable
 from pointsman.proxy.server import Server
@@ -42,6 +43,15 @@ class BufferedResponse:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What a listener shows instead of the door: its rules, and what answers around them."""
+
+    reception: Reception
+    application: Callable[[Dispatcher], Application]
+    """Gets what serves the requests that the reception takes in."""
+
+
 class Router:
     """Make it inside a running event loop; close it there. Deadlines are told by `clock`, the loop's by default."""
 
@@ -53,6 +63,7 @@ class Router:
         limits: Limits = DEFAULT_LIMITS,
         find_engine: Callable[[Candidate], Awaitable[EngineLine]] | None = None,
         clock: Callable[[], float] | None = None,
+        front: Front | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._limits = limits
@@ -67,14 +78,15 @@ class Router:
             self._backends["gguf"] = EngineBackend(self._pool, limits, self._sweep, find_engine)
         prefix, numbers = secrets.token_hex(6), itertools.count(1)
         self._dispatcher = Dispatcher(
-            Door(self.routes),
+            Door(self.routes) if front is None else front.reception,
             self._backends,
             log,
             limits,
             clock=self._sweep.now,
             request_ids=lambda: f"{prefix}-{next(numbers):x}",
         )
-        self._server = Server(self._dispatcher, limits, self._sweep)
+        application = self._dispatcher if front is None else front.application(self._dispatcher)
+        self._server = Server(application, limits, self._sweep)
 
     async def serve_tunnel(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> None:
         """Serve CONNECT to the door on a listening socket, until `close`."""

@@ -107,6 +107,25 @@ def splice_model(body: bytes, model: bytes, key_limit: int) -> Pieces:
     return body[: start + 1], b'"model":', model, b"" if empty else b",", memoryview(body)[start + 1 :]
 
 
+def read_model(body: bytes) -> str | None:
+    """The top-level `model` of a body; None when there is none, or the body is not JSON.
+
+    Raises MalformedRequest for what `splice_model` refuses, but for repeated keys, and for a model that is no string.
+    """
+    start = _end_of_space(body)
+    if body[start : start + 1] != b"{":
+        if is_json_like(body):
+            raise MalformedRequest(_NOT_AN_OBJECT)
+        return None
+    value = _decode(_model_decoder, body).model
+    if not memoryview(value).nbytes:
+        return None
+    try:
+        return msgspec.json.decode(value, type=str)
+    except msgspec.DecodeError:
+        raise MalformedRequest("model is not a string") from None
+
+
 def is_json_like(body: bytes) -> bool:
     """Whether some reader could take the body for a JSON object or array.
 

@@ -311,6 +311,11 @@ def json_answer(status: int, body: bytes, own: bytes, *, keep_alive: bool) -> by
     )
 
 
+def own_lines(request_id: str, attempts: int) -> bytes:
+    """The header lines that every response of ours has."""
+    return b"x-pointsman-request-id: %b\r\nx-pointsman-attempts: %d\r\n" % (request_id.encode("ascii"), attempts)
+
+
 def error_event(protocol: str, reason: str) -> bytes:
     """The one event that ends a truncated event stream (DESIGN 6.3 and D21)."""
     message = f"response truncated: {reason}"
