@@ -60,6 +60,12 @@ class Chain:
     forwards_model: bool = False
     """Whether the client's model name is sent (`HideModels: false`) instead of each member's own."""
 
+    @property
+    def protocols(self) -> frozenset[str]:
+        """What any member, or the fallback, speaks."""
+        members = self.members if self.fallback is None else (*self.members, self.fallback)
+        return frozenset(protocol for member in members for protocol in member.candidate.protocols)
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:

@@ -46,6 +46,10 @@ class Bundle:
     """What only `system_inference` can reach."""
     revision: str = ""
 
+    def speaks(self, protocol: str) -> bool:
+        """Whether a request through the tunnel can be answered in a dialect."""
+        return any(protocol in candidate.protocols for candidate in self.routes)
+
 
 def keys_of(candidates: Iterable[Candidate]) -> tuple[Secret, ...]:
     """The keys that nobody else may see."""

@@ -5,7 +5,7 @@
 
 from typing import ClassVar
 
-from pointsman.core.errors import RequestRejected
+from pointsman.core.errors import RequestRejected, RouterError
 
 
 class ListenerError(RequestRejected):
@@ -40,3 +40,17 @@ class InvalidKey(ListenerError):
     status = 401
     text = "invalid key"
     code = "invalid_api_key"
+
+
+class NoProviderAvailable(RouterError):
+    """Nobody of a chain answered: all were skipped, or failed before a byte of theirs reached the client."""
+
+    status = 503
+    text = "no provider available"
+    code = "no_provider_available"
+    told = "no provider of this model can answer at present; try again later"
+
+    def __init__(self, retry_after_seconds: float | None) -> None:
+        super().__init__()
+        self.retry_after_seconds = retry_after_seconds
+        """When the first of them may be tried again; None when nobody knows."""

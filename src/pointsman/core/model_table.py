@@ -3,19 +3,28 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pointsman.core.attempts import Chain
 from pointsman.core.candidate import Candidate
+
+Target = Candidate | Chain
+"""A direct route's one candidate, or a chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTable:
     """Immutable: a request keeps the one that it began with."""
 
-    candidates: Mapping[str, Candidate] = field(default_factory=dict)
+    targets: Mapping[str, Target] = field(default_factory=dict)
     """By route name."""
     default: str = ""
     """The route of every other name; empty for none."""
 
-    def find(self, model: str | None) -> Candidate | None:
+    def find(self, model: str | None) -> Target | None:
         """Where a model leads, None for nowhere."""
-        found = self.candidates.get(model) if model is not None else None
-        return found or self.candidates.get(self.default)
+        found = self.targets.get(model) if model is not None else None
+        return found or self.targets.get(self.default)
+
+    @property
+    def protocols(self) -> frozenset[str]:
+        """What is spoken at all."""
+        return frozenset(protocol for target in self.targets.values() for protocol in target.protocols)

@@ -58,6 +58,7 @@ class Record:
 
     __slots__ = (
         "announced",
+        "attempts",
         "candidate",
         "detail",
         "fault",
@@ -87,6 +88,8 @@ class Record:
         self.protocol = protocol
         self.candidate: Candidate | None = None
         """Whom it was sent to; None while, or when, no route was chosen."""
+        self.attempts = 0
+        """Calls of upstreams so far."""
         self.status = 0
         """Of the answer; 0 while there is none."""
         self.received = 0

@@ -150,9 +150,9 @@ class _Paths:
 
     async def _models_answer(self, table: ModelTable, path: str) -> tuple[int, bytes]:
         if path == _MODELS:
-            return 200, msgspec.json.encode({"object": "list", "data": [_model(each) for each in table.candidates]})
+            return 200, msgspec.json.encode({"object": "list", "data": [_model(each) for each in table.targets]})
         name = unquote(path.removeprefix(_MODELS + "/"))
-        if name in table.candidates:
+        if name in table.targets:
             return 200, msgspec.json.encode(_model(name))
         error = no_such_model(name, table)
         return error.status, openai_error_body(error.status, error.told, error.code)

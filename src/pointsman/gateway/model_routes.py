@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError
-from pointsman.core.model_table import ModelTable
+from pointsman.core.model_table import ModelTable, Target
 from pointsman.core.route import RESERVED_NAMES
 from pointsman.routing.resolve import resolve
 from pointsman.store.interface import Store
@@ -34,7 +34,7 @@ class ModelRoutes:
         generation = await self._store.generation()
         if generation == self._generation:
             return
-        candidates = {}
+        candidates: dict[str, Target] = {}
         async with self._store.read() as reader:
             for route in await reader.routes(DEFAULT_ACCOUNT):
                 if route.name in RESERVED_NAMES:
@@ -45,7 +45,7 @@ class ModelRoutes:
                     try:
                         candidate = resolve(route, provider).candidate()
                         # What is derived from a candidate, and its connections, outlive a change of another route.
-                        known = self.table.candidates.get(route.name)
+                        known = self.table.targets.get(route.name)
                         candidates[route.name] = known if known == candidate else candidate
                     except ControlError as error:
                         problem = error.text

@@ -33,6 +33,9 @@ class Response(Flow, Protocol):
     async def relay(self, sink: BodySink) -> str:
         """Send the body into a sink. Returns why it was truncated, or an empty string."""
 
+    def abandon(self) -> None:
+        """Called by a sink that wants no more: `relay` returns, and the upstream is stopped."""
+
     def close(self) -> None:
         """Let go, at any time. Stops the upstream when the body has not ended."""
 

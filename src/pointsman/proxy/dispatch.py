@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from random import Random
+from typing import cast
 
+from pointsman.core.attempts import Chain
 from pointsman.core.candidate import Candidate
-from pointsman.core.candidate_cache import CandidateCache
 from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol
 from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED, INTERNAL_ERROR
 from pointsman.core.fault_place import fault_place
@@ -12,18 +14,15 @@ from pointsman.core.limits import Limits
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.printable import told_authority
 from pointsman.events.record import Record, Refusal, failed_handshake, peer_of, reason_of, refusal_kind
-from pointsman.proxy.call import Backend, Call, Response
+from pointsman.proxy.answering import Answering
+from pointsman.proxy.call import Backend, Call
+from pointsman.proxy.chain_walk import Chains, ChainWalk
 from pointsman.proxy.client_connection import ClientConnection
+from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.reception import Admitted, Reception
-from pointsman.proxy.relay import Relay
 from pointsman.proxy.turns import Turns
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.request import Request, RequestHead
-from pointsman.wire.response import error_body, own_lines, redacted_head
-
-REPLACED_BODIES = {401: error_body("unauthorized"), 403: error_body("forbidden")}
-"""Providers echo pieces of keys in these (DESIGN 6.2)."""
-
 
 _LARGE_BODY = 512 * 1024
 """Its check and its write take milliseconds; smaller ones don't wait for their turn."""
@@ -50,7 +49,12 @@ class Dispatcher:
         self._clock = clock
         self.new_request_id = request_ids
         self._turns = Turns()
-        self._candidate_lines = CandidateCache(_candidate_lines)
+        self._answering = Answering(limits)
+        self._chains: Chains | None = None
+
+    def serve_chains(self, ledger: QuotaLedger, rng: Random) -> None:
+        """Serve chains too, their quotas counted by a ledger."""
+        self._chains = Chains(self._backends, ledger, self._answering, now=lambda: self._log.now, rng=rng)
 
     def admit(self, head: RequestHead) -> Admitted:
         """Decide from the head alone. Raises RouterError."""
@@ -112,44 +116,22 @@ class Dispatcher:
     async def _call(self, admitted: Admitted, request: Request, client: ClientConnection, record: Record) -> None:
         if len(request.body) > _LARGE_BODY:
             await self._turns.wait()
-        candidate = admitted.choose(request.body)
+        target = admitted.choose(request.body)
+        path = admitted.target.path + admitted.target.query
+        if type(target) is Chain:
+            if self._chains is None:
+                raise UpstreamProtocol("chains are not served here")
+            await ChainWalk(self._chains, target, client, record).run(request, path)
+            return
+        candidate = cast(Candidate, target)
         record.candidate = candidate
-        head, target = request.head, admitted.target
-        call = Call(candidate, admitted.protocol, head, target.path + target.query, request.body)
+        record.attempts = 1
+        call = Call(candidate, admitted.protocol, request.head, path, request.body)
         response = await self._backends[candidate.endpoint.scheme].open(call)
         try:
-            await self._answer(response, candidate, head.minor, client, record)
+            await self._answering.answer(response, candidate, request.head.minor, client, record)
         finally:
             response.close()
-
-    async def _answer(
-        self, response: Response, candidate: Candidate, minor: int, client: ClientConnection, record: Record
-    ) -> None:
-        record.status = response.head.status
-        own = own_lines(record.request_id, 1) + self._candidate_lines.get(candidate)
-        replaced = REPLACED_BODIES.get(record.status)
-        if replaced is not None:
-            record.answered(record.status)
-            record.sent, record.detail = len(replaced), "the upstream refused the credential"
-            secret = candidate.api_key
-            head = redacted_head(response.head, own, secret, length=len(replaced), keep_alive=client.keep_alive)
-            client.write(head + replaced)
-            return
-        relay = Relay(client, response.head, own, minor=minor, protocol=record.protocol, limits=self._limits)
-        client.attach(response)
-        events = response.head.is_event_stream
-        try:
-            truncated = await response.relay(relay)
-            if truncated:
-                relay.truncate(truncated)
-                record.truncate(truncated)
-            else:
-                record.answered(record.status, unfinished=events and not relay.meter.finished())
-        finally:
-            record.sent = relay.sent
-            record.meter = relay.meter
-            # SDKs hang up on the last event, without waiting for the end of the body.
-            record.heard_out = events and relay.meter.last_event_passed()
 
     def _answer_error(self, error: RouterError, client: ClientConnection, record: Record) -> None:
         record.fail(error)
@@ -161,20 +143,8 @@ class Dispatcher:
             self._reception.error_answer(
                 error,
                 record.request_id,
-                0 if record.candidate is None else 1,
+                record.attempts,
                 protocol=record.protocol,
                 keep_alive=client.keep_alive,
             )
         )
-
-
-def _candidate_lines(candidate: Candidate) -> bytes:
-    lines = f"x-pointsman-route: {_safe(candidate.route)}\r\nx-pointsman-model: {_safe(candidate.model)}\r\n"
-    if candidate.endpoint.scheme == "mock":
-        lines += "x-pointsman-mock: true\r\n"
-    return lines.encode("ascii")
-
-
-def _safe(text: str) -> str:
-    """A name as a header value: anything but visible ASCII and spaces is escaped."""
-    return "".join(c if " " <= c <= "~" else f"\\u{ord(c):04x}" for c in text)

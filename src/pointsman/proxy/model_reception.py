@@ -1,11 +1,13 @@
 """How the gateway's data listener takes requests in: `model` names a route, in the dialects of OpenAI and Anthropic."""
 
 from collections.abc import Callable
+from math import ceil
 
 from pointsman.config.wording import nearest
+from pointsman.core.attempts import Chain
 from pointsman.core.candidate import Candidate
 from pointsman.core.errors import MalformedRequest, NoCompatibleRoute, NotInference, RouterError
-from pointsman.core.model_errors import InvalidKey, ListenerError, NoSuchModel, UnknownPath
+from pointsman.core.model_errors import InvalidKey, ListenerError, NoProviderAvailable, NoSuchModel, UnknownPath
 from pointsman.core.model_table import ModelTable
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.proxy.reception import Admitted
@@ -29,14 +31,14 @@ class _AdmittedModel(Admitted):
         super().__init__(protocol, target)
         self._table = table
 
-    def choose(self, body: bytes) -> Candidate:
+    def choose(self, body: bytes) -> Candidate | Chain:
         model = read_model(body)
-        candidate = self._table.find(model)
-        if candidate is None:
+        found = self._table.find(model)
+        if found is None:
             raise no_such_model(model, self._table)
-        if self.protocol not in candidate.protocols:
-            raise NoCompatibleRoute(f"route {candidate.route} does not speak {self.protocol}")
-        return candidate
+        if self.protocol not in found.protocols:
+            raise NoCompatibleRoute(f"model {model} does not speak {self.protocol}")
+        return found
 
 
 def no_such_model(model: str | None, table: ModelTable) -> NoSuchModel:
@@ -44,7 +46,7 @@ def no_such_model(model: str | None, table: ModelTable) -> NoSuchModel:
     if model is None:
         return NoSuchModel('the request names no model; put a route\'s name into "model"')
     told = f" {model!r}" if len(model) <= _LONGEST_TOLD and model.isprintable() else ""
-    near = nearest(model, table.candidates)
+    near = nearest(model, table.targets)
     hint = f"did you mean {near!r}?" if near else "GET /v1/models lists what there is"
     return NoSuchModel(f"the model{told} does not exist; {hint}")
 
@@ -61,7 +63,7 @@ class Models:
         table = self.table_for(head)
         path, mark, query = head.target.partition("?")
         try:
-            protocol = match_pattern(head.method, path, tuple(table.candidates.values()))
+            protocol = match_pattern(head.method, path, table.protocols.__contains__)
         except NotInference:
             raise UnknownPath("there is no such path, or not with this method; see the paths under /v1") from None
         if protocol == P.MODEL_DISCOVERY:
@@ -80,9 +82,13 @@ class Models:
         self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool
     ) -> bytes:
         """The dialect's own error object."""
-        message = error.told if isinstance(error, ListenerError) else error.text
+        own, message = own_lines(request_id, attempts), error.text
+        if isinstance(error, ListenerError | NoProviderAvailable):
+            message = error.told
+        if isinstance(error, NoProviderAvailable) and error.retry_after_seconds is not None:
+            own += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after_seconds))
         if protocol == P.MESSAGES:
             body = anthropic_error_body(error.status, message, request_id)
         else:
             body = openai_error_body(error.status, message, getattr(error, "code", "") or None)
-        return json_answer(error.status, body, own_lines(request_id, attempts), keep_alive=keep_alive)
+        return json_answer(error.status, body, own, keep_alive=keep_alive)

@@ -6,6 +6,7 @@ taken in is `dispatch`'s, the same for both.
 
 from typing import Protocol
 
+from pointsman.core.attempts import Chain
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import RouterError
 from pointsman.proxy.route_table import RouteTable
@@ -24,7 +25,7 @@ class Admitted:
         self.protocol = protocol
         self.target = target
 
-    def choose(self, body: bytes) -> Candidate:
+    def choose(self, body: bytes) -> Candidate | Chain:
         """Where the request goes. Raises RouterError."""
         raise NotImplementedError
 
@@ -64,7 +65,7 @@ class Door:
         """Match a request by its head. Raises MalformedRequest or NotInference."""
         target = read_target(head)
         bundle = self._routes.bundle
-        return _AdmittedToTheDoor(match_pattern(head.method, target.path, bundle.routes), target, bundle)
+        return _AdmittedToTheDoor(match_pattern(head.method, target.path, bundle.speaks), target, bundle)
 
     def error_answer(
         self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool

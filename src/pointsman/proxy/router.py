@@ -16,11 +16,12 @@ from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import MalformedRequest, UpstreamProtocol, UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.events.operation_log import OperationLog
+from pointsman.proxy.answering import REPLACED_BODIES
 from pointsman.proxy.backends.http import EngineBackend, EngineLine, HttpBackend
 from pointsman.proxy.backends.mock import MockBackend
 from pointsman.proxy.call import Backend, Call
 from pointsman.proxy.client_connection import Application
-from pointsman.proxy.dispatch import REPLACED_BODIES, Dispatcher
+from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.reception import Door, Reception
 from pointsman.proxy.relay import Collector
 from pointsman.proxy.route_table import RouteTable

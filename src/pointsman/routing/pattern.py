@@ -5,8 +5,9 @@ upstream reads.
 """
 
 import re
+from collections.abc import Callable
 
-from pointsman.core.candidate import INFERENCE_LOCAL, Candidate
+from pointsman.core.candidate import INFERENCE_LOCAL
 from pointsman.core.errors import MalformedRequest, NotInference
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.wire.request import RequestHead
@@ -62,13 +63,13 @@ def read_target(head: RequestHead) -> Target:
     return Target(path, mark + query)
 
 
-def match_pattern(method: str, path: str, candidates: tuple[Candidate, ...]) -> P:
-    """The dialect of a request. Raises NotInference when no pattern matches."""
+def match_pattern(method: str, path: str, spoken: Callable[[str], bool]) -> P:
+    """The dialect of a request. `spoken`: whether any route lists a dialect. Raises NotInference for no match."""
     protocol = _EXACT.get((method, path))
     if protocol is not None:
         return protocol
     protocol = _WHERE_LISTED.get((method, path))
-    if protocol is not None and any(protocol in candidate.protocols for candidate in candidates):
+    if protocol is not None and spoken(protocol):
         return protocol
     if method == "GET" and _is_model_path(path):
         return P.MODEL_DISCOVERY

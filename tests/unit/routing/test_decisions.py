@@ -29,14 +29,14 @@ def candidate(*protocols: str, model: str = "m") -> Candidate:
     ],
 )
 def test_the_published_patterns_match(method: str, path: str, expected: P) -> None:
-    assert match_pattern(method, path, ()) is expected
+    assert match_pattern(method, path, lambda _: False) is expected
 
 
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/messages/count_tokens"])
 def test_further_patterns_match_only_where_a_route_lists_the_dialect(path: str) -> None:
     with pytest.raises(NotInference):
-        match_pattern("POST", path, (candidate("openai_chat_completions"),))
-    assert match_pattern("POST", path, (candidate("openai_embeddings", "anthropic_messages"),))
+        match_pattern("POST", path, ["openai_chat_completions"].__contains__)
+    assert match_pattern("POST", path, ["openai_embeddings", "anthropic_messages"].__contains__)
 
 
 @pytest.mark.guarantee("T1")

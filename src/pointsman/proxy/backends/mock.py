@@ -51,6 +51,9 @@ class MockResponse:
     def resume(self) -> None:
         """Nothing to speed up."""
 
+    def abandon(self) -> None:
+        """Nothing to stop."""
+
     def close(self) -> None:
         """Nothing to let go of."""
 

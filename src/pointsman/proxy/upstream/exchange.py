@@ -17,6 +17,8 @@ from pointsman.wire.response import ResponseHead, ResponseReader
 
 IDLE = "chunk idle timeout exceeded"
 READ_ERROR = "upstream read error"
+ABANDONED = "not wanted"
+"""Never told to a client: whoever abandons a response shows nobody anything of it."""
 TOO_LARGE = "exceeded maximum streaming body size"
 
 _EARLY_BYTES = 64 * 1024
@@ -123,6 +125,10 @@ class Exchange:
                 sink.start()
             await self._wait()
         return self._truncated
+
+    def abandon(self) -> None:
+        """Called by a sink that wants no more: `relay` returns, and the upstream is stopped."""
+        self._truncate(ABANDONED)
 
     def close(self) -> None:
         """Let go. A response that has not been read to its end closes its connection."""

@@ -1,0 +1,83 @@
+"""An upstream's answer on its way to the client: our header lines, the relay, and how it went.
+
+From the first byte that is written here there is no other answer any more (commit).
+"""
+
+from pointsman.core.candidate import Candidate
+from pointsman.core.candidate_cache import CandidateCache
+from pointsman.core.limits import Limits
+from pointsman.events.record import Record
+from pointsman.proxy.call import Response
+from pointsman.proxy.client_connection import ClientConnection
+from pointsman.proxy.relay import Relay
+from pointsman.wire.response import error_body, own_lines, redacted_head
+
+REPLACED_BODIES = {401: error_body("unauthorized"), 403: error_body("forbidden")}
+"""Providers echo pieces of keys in these (DESIGN 6.2)."""
+
+
+class Answering:
+    """Writes answers. Stateless but for what is derived from candidates once."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lines = CandidateCache(_candidate_lines)
+
+    async def answer(
+        self, response: Response, candidate: Candidate, minor: int, client: ClientConnection, record: Record
+    ) -> None:
+        """Relay a whole answer, whatever its status."""
+        replaced = REPLACED_BODIES.get(response.head.status)
+        if replaced is not None:
+            own = self._begin(response, candidate, record)
+            record.answered(record.status)
+            record.sent, record.detail = len(replaced), "the upstream refused the credential"
+            secret = candidate.api_key
+            head = redacted_head(response.head, own, secret, length=len(replaced), keep_alive=client.keep_alive)
+            client.write(head + replaced)
+            return
+        relay = self.commit(response, candidate, minor, client, record)
+        try:
+            self.ended(response, relay, await response.relay(relay), record)
+        finally:
+            self.note(response, relay, record)
+
+    def commit(
+        self, response: Response, candidate: Candidate, minor: int, client: ClientConnection, record: Record
+    ) -> Relay:
+        """What the body goes into from now on."""
+        own = self._begin(response, candidate, record)
+        relay = Relay(client, response.head, own, minor=minor, protocol=record.protocol, limits=self._limits)
+        client.attach(response)
+        return relay
+
+    def _begin(self, response: Response, candidate: Candidate, record: Record) -> bytes:
+        record.status = response.head.status
+        return own_lines(record.request_id, record.attempts) + self._lines.get(candidate)
+
+    def ended(self, response: Response, relay: Relay, truncated: str, record: Record) -> None:
+        """The body has ended, or was cut for a reason."""
+        if truncated:
+            relay.truncate(truncated)
+            record.truncate(truncated)
+        else:
+            record.answered(record.status, unfinished=response.head.is_event_stream and not relay.meter.finished())
+
+    def note(self, response: Response, relay: Relay, record: Record) -> None:
+        """Note what went through, on every exit."""
+        record.sent = relay.sent
+        record.meter = relay.meter
+        # SDKs hang up on the last event, without waiting for the end of the body.
+        record.heard_out = response.head.is_event_stream and relay.meter.last_event_passed()
+
+
+def _candidate_lines(candidate: Candidate) -> bytes:
+    lines = f"x-pointsman-route: {_safe(candidate.route)}\r\nx-pointsman-model: {_safe(candidate.model)}\r\n"
+    if candidate.endpoint.scheme == "mock":
+        lines += "x-pointsman-mock: true\r\n"
+    return lines.encode("ascii")
+
+
+def _safe(text: str) -> str:
+    """A name as a header value: anything but visible ASCII and spaces is escaped."""
+    return "".join(c if " " <= c <= "~" else f"\\u{ord(c):04x}" for c in text)
