@@ -1,6 +1,6 @@
 """How much of a provider may be used, and what has been used of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 DEFAULT_ZONE = "UTC"
 
@@ -24,6 +24,28 @@ class QuotaKey:
 
     account: str
     provider: str
+
+
+@dataclass(slots=True)
+class Reservation:
+    """A place taken: the count of a success, so that a success writes nothing more."""
+
+    key: QuotaKey
+    day: str
+    """The day it counts for, `YYYY-MM-DD` in the quota's time zone: it is given back there, even after midnight."""
+    minute: int
+    """The window of 60 s it counts for, as whole minutes since the epoch."""
+    is_returned: bool = field(default=False, compare=False)
+    """Set by the ledger: what was given back is not given back again."""
+
+
+class LedgerUnavailable(Exception):
+    """The place could not be counted: the counters' disk is full, or their database gone or held. Nothing was taken.
+
+    Raised within a second, and without holding up the event loop. Quotas fail closed: a provider that has a limit is
+    skipped for this request, one without a limit is tried uncounted, since it has nothing to overrun. When nothing is
+    left, the client gets a 503 and may try again in a second. The text ends in what to do next.
+    """
 
 
 @dataclass(frozen=True, slots=True)

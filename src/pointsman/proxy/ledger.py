@@ -1,23 +1,13 @@
 """What the data plane asks of whoever counts: a place of a quota before an attempt, and the place back when it failed.
 
-The implementations are `store.quota`'s and `MemoryLedger`'s; composition roots hand one in.
+The implementations are `store.quota_ledger`'s and `MemoryLedger`'s; composition roots hand one in.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
-from pointsman.core.quota import Counters, Quota, QuotaKey
+from pointsman.core.quota import Counters, LedgerUnavailable, Quota, QuotaKey, Reservation
 
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """A place taken: the count of a success, so that a success writes nothing more."""
-
-    key: QuotaKey
-    day: str
-    """The day it counts for, `YYYY-MM-DD` in the quota's time zone: it is given back there, even after midnight."""
-    minute: int
-    """The window of 60 s it counts for, as whole minutes since the epoch."""
+__all__ = ["LedgerUnavailable", "QuotaLedger", "Reservation"]
 
 
 class QuotaLedger(Protocol):
@@ -27,10 +17,19 @@ class QuotaLedger(Protocol):
         """What is known here of the counters, without asking anybody: for plans, which are asked again by `reserve`."""
 
     async def reserve(self, key: QuotaKey, quota: Quota, now: float) -> Reservation | None:
-        """Take a place in the day and in the minute, both or neither; None when one of them has no room."""
+        """Take a place in the day and in the minute, both or neither; None when one of them has no room.
+
+        Raises LedgerUnavailable, within a second.
+        """
 
     async def release(self, reservation: Reservation) -> None:
-        """Give a place back; counters never go below zero."""
+        """Give a place back, once; counters never go below zero.
+
+        Never raises: what cannot be written now is written later, and until then too much is counted.
+        """
 
     async def exhaust(self, key: QuotaKey, until: float, now: float) -> None:
-        """No room before `until`, whatever the counters say; an earlier end than the known one changes nothing."""
+        """No room before `until`, whatever the counters say; an earlier end than the known one changes nothing.
+
+        Never raises: it holds here at once, and elsewhere as soon as it can be written.
+        """

@@ -14,6 +14,8 @@ from pointsman.store.problems import StoreRefused
 READERS = 5
 """Connections held open for views; as many again under load. The one writer has a connection of its own: views that
 are held while their owners wait to write cannot keep it from them."""
+COUNTERS = 4
+"""Connections for counters: a statement holds one for less than a millisecond."""
 STATEMENT_SECONDS = 10.0
 """No statement of ours takes a tenth of that on a healthy server."""
 IDLE_TRANSACTION_SECONDS = 60
@@ -49,6 +51,12 @@ def make_engines(url: URL, busy_seconds: float) -> Engines:
         ),
         _postgresql(url, busy_seconds, one).execution_options(isolation_level="READ COMMITTED"),
     )
+
+
+def make_counting_engine(url: URL, statement_seconds: float, busy_seconds: float) -> AsyncEngine:
+    """PostgreSQL's for counters, every statement a transaction of its own. Raises StoreRefused as `make_engines`."""
+    pool = {"pool_size": COUNTERS, "max_overflow": 0, "pool_timeout": statement_seconds}
+    return _postgresql(url, busy_seconds, pool).execution_options(isolation_level="AUTOCOMMIT")
 
 
 def _sqlite(url: URL, busy_seconds: float, begin: str, pool: dict[str, Any]) -> AsyncEngine:

@@ -1,0 +1,119 @@
+"""Counters in the store's PostgreSQL database, shared by the gateways of several machines.
+
+Connections are their own, so that a long change of the store does not keep requests waiting. The tables are made here
+and not by the store's migrations: counters are of one day, and a table that must change is made anew under a new name.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from pointsman.core.quota import LedgerUnavailable
+from pointsman.store import quota_statements as statements
+from pointsman.store.engines import make_counting_engine
+from pointsman.store.problems import FAILURES, HELD, problem_of
+from pointsman.store.quota_ledger import (
+    PATIENCE_SECONDS,
+    Abandoned,
+    Rows,
+    Seen,
+    SqlQuotaLedger,
+    UnknownEnd,
+    Values,
+)
+from pointsman.store.settings import read_url
+
+_TABLES_LOCK = 0x706F696E74737175
+"""PostgreSQL's advisory lock: CREATE TABLE IF NOT EXISTS fails when two do it at once."""
+
+
+class PostgresqlCounting:
+    """The CountingDatabase of `quota_ledger`. Made by `open_postgresql_ledger`."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        # A statement that was sent goes on when its caller is cancelled: somebody must learn what it did.
+        self._running: set[asyncio.Task[Rows]] = set()
+
+    async def prepare(self) -> None:
+        """See to the tables."""
+        try:
+            async with self._engine.connect() as connection:
+                await connection.execution_options(isolation_level="READ COMMITTED")
+                async with connection.begin():
+                    await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _TABLES_LOCK})
+                    for statement in statements.TABLES:
+                        await connection.execute(text(statement))
+                return
+        except FAILURES as error:
+            problem = problem_of(error)
+        raise problem
+
+    async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
+        """See CountingDatabase."""
+        task = asyncio.get_running_loop().create_task(self._run(statement, values))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(lambda done: _tell(done, abandoned))
+            raise
+
+    async def _run(self, statement: str, values: Values) -> Rows:
+        return (await self._all((statement,), values))[-1]
+
+    async def _all(self, all_statements: Sequence[str], values: Values) -> list[Rows]:
+        was_sent = False
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS), self._engine.connect() as connection:
+                was_sent = True
+                results = [await connection.execute(text(one), values) for one in all_statements]
+                return [[tuple(row) for row in result] if result.returns_rows else [] for result in results]
+        except TimeoutError:
+            problem = HELD
+            is_known = not was_sent
+        except FAILURES as error:
+            problem = problem_of(error).text
+            # What the server itself said it did not do, it did not do.
+            is_known = not was_sent or getattr(getattr(error, "orig", None), "sqlstate", None) is not None
+        raise (LedgerUnavailable if is_known else UnknownEnd)(f"quotas cannot be counted: {problem}")
+
+    async def look(self, since: str, prune: Values | None) -> Seen:
+        """See CountingDatabase."""
+        if prune is not None:
+            await self._all(statements.PRUNE, prune)
+        counts, exhausted = await self._all((statements.COUNTS_SINCE, statements.ALL_EXHAUSTED), {"since": since})
+        return Seen(counts, exhausted)
+
+    async def close(self) -> None:
+        """Let the database go, after what is under way."""
+        if self._running:
+            await asyncio.wait(self._running)
+        await self._engine.dispose()
+
+
+def _tell(done: "asyncio.Task[Rows]", abandoned: Abandoned) -> None:
+    error = None if done.cancelled() else done.exception()
+    if error is None and not done.cancelled():
+        abandoned(done.result())
+    elif not isinstance(error, UnknownEnd):
+        abandoned(None)
+
+
+async def open_postgresql_ledger(database_url: str, now: float, busy_seconds: float = 5.0) -> SqlQuotaLedger:
+    """The ledger in the store's database. `now`: epoch seconds.
+
+    Raises StoreRefused for a URL that is not understood, StoreUnavailable, StoreFull, LedgerUnavailable.
+    """
+    database = PostgresqlCounting(make_counting_engine(read_url(database_url), PATIENCE_SECONDS, busy_seconds))
+    ledger = SqlQuotaLedger(database)
+    try:
+        await database.prepare()
+        await ledger.look(now)
+    except BaseException:
+        await ledger.close()
+        raise
+    return ledger
