@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from tests.conformance.ledgers import Counting
 from tests.support.databases import (
     KINDS,
     Database,
@@ -64,3 +65,15 @@ def sqlite(tmp_path: Path) -> Database:
 def postgresql(postgres: PostgresServer, tmp_path: Path) -> Database:
     """A new PostgreSQL database."""
     return postgresql_database(postgres, tmp_path)
+
+
+@pytest.fixture
+def sqlite_counting(tmp_path: Path) -> Counting:
+    """Counters in a file that is not there yet."""
+    return Counting(tmp_path / "data" / "quota.db")
+
+
+@pytest.fixture
+def postgresql_counting(postgres: PostgresServer) -> Counting:
+    """Counters in a new database."""
+    return Counting(url=postgres.url(postgres.new_database()))

@@ -6,8 +6,9 @@ and not by the store's migrations: counters are of one day, and a table that mus
 
 import asyncio
 from collections.abc import Sequence
+from functools import lru_cache
 
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from pointsman.core.quota import LedgerUnavailable
@@ -70,7 +71,7 @@ class PostgresqlCounting:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), self._engine.connect() as connection:
                 was_sent = True
-                results = [await connection.execute(text(one), values) for one in all_statements]
+                results = [await connection.execute(_parsed(one), values) for one in all_statements]
                 return [[tuple(row) for row in result] if result.returns_rows else [] for result in results]
         except TimeoutError:
             problem = HELD
@@ -93,6 +94,11 @@ class PostgresqlCounting:
         if self._running:
             await asyncio.wait(self._running)
         await self._engine.dispose()
+
+
+@lru_cache
+def _parsed(statement: str) -> TextClause:
+    return text(statement)
 
 
 def _tell(done: "asyncio.Task[Rows]", abandoned: Abandoned) -> None:

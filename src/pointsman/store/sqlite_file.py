@@ -15,6 +15,8 @@ APPLICATION_ID = 0x506F696E
 """`Poin`, in the file's header: tells our databases from others."""
 LARGEST_CHECKED_BYTES = 256 << 20
 """A larger file is not read through at the start; 256 MiB take about a second."""
+PAGE_BYTES = 4096
+"""SQLite's own choice."""
 _HEADER = b"SQLite format 3\x00"
 
 
@@ -46,14 +48,14 @@ class OpenedFile:
         raise StoreUnavailable(f"{what}; {then}{made}")
 
 
-def prepare_file(path: Path, busy_seconds: float) -> None:
-    """See to a database that can be used, by its owner only. Blocks.
+def prepare_file(path: Path, busy_seconds: float, page_bytes: int = PAGE_BYTES) -> None:
+    """See to a database that can be used, by its owner only; a new one has pages of that size. Blocks.
 
     A file that exists is never replaced, whatever it holds. Raises StoreRefused, StoreUnavailable, StoreFull.
     """
     try:
         if not path.exists():
-            _make(path)
+            _make(path, page_bytes)
         _check_header(path)
         _tighten(path)
     except sqlite3.Error as error:
@@ -67,7 +69,7 @@ def prepare_file(path: Path, busy_seconds: float) -> None:
     raise problem
 
 
-def _make(path: Path) -> None:
+def _make(path: Path, page_bytes: int) -> None:
     """An empty database, whole or not at all; so a file without a byte is a damaged one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
@@ -76,6 +78,7 @@ def _make(path: Path) -> None:
         with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA page_size = {page_bytes}")
             # Stays in the file. Changed later, it would have to wait for every other connection.
             connection.execute("PRAGMA journal_mode = WAL")
         with contextlib.suppress(FileExistsError):
