@@ -16,6 +16,7 @@ from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.core.model_table import ModelTable
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener
+from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
 from pointsman.testing import FakeClock
 from tests.support.raw_client import RawClient
@@ -41,6 +42,7 @@ class DataDoor:
         self._is_healthy, self._context, self._limits = is_healthy, context, limits
         self.table = table
         self.is_open = True
+        self.ledger = MemoryLedger()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()
         self._lines = io.StringIO()
@@ -64,7 +66,9 @@ class DataDoor:
     async def _open(self) -> None:
         self.log = OperationLog(lines=self._lines, wall_clock=time.time)
         models = Models(lambda: self.table, is_open=self.is_open)
-        self.listener = DataListener(self.log, self._is_healthy, models, limits=self._limits, clock=self.clock)
+        self.listener = DataListener(
+            self.log, self._is_healthy, models, self.ledger, limits=self._limits, clock=self.clock
+        )
         await self.listener.serve(self._socket, self._context)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

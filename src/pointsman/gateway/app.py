@@ -29,6 +29,7 @@ from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
 from pointsman.proxy.memory import freeze_garbage
+from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
 from pointsman.proxy.process import bound_address, open_files, ready_text, until_signalled
 from pointsman.store.settings import StoreSettings
@@ -76,7 +77,7 @@ async def run_gateway(settings: Settings) -> int:
         routes = ModelRoutes(store, log.say)
         await stack.enter_async_context(following(routes))
         models = Models(lambda: routes.table, is_open=settings.listen.data.is_loopback)
-        data = DataListener(log, control.healthy, models)
+        data = DataListener(log, control.healthy, models, MemoryLedger())
         stack.push_async_callback(data.close)
         await data.serve(sockets.data, ssl_context(settings.tls))
         control_server = ControlServer(build_api(control, VERSION, log.say), sockets.control, ssl_context(settings.tls))

@@ -8,6 +8,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from random import Random
 from urllib.parse import unquote
 
 import msgspec
@@ -21,6 +22,7 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.events.record import failed_handshake, peer_of
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
+from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.model_reception import Models, no_such_model
 from pointsman.proxy.reception import Admitted
 from pointsman.proxy.router import Front, Router
@@ -49,12 +51,18 @@ class DataListener:
         log: OperationLog,
         is_healthy: Callable[[], Awaitable[bool]],
         models: Models,
+        ledger: QuotaLedger,
         *,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] | None = None,
     ) -> None:
         health = _Health(is_healthy, clock or asyncio.get_running_loop().time)
-        front = Front(models, lambda dispatcher: _Paths(log, health, models, dispatcher))
+
+        def application(dispatcher: Dispatcher) -> _Paths:
+            dispatcher.serve_chains(ledger, Random())  # noqa: S311  # breaks ties, protects nothing
+            return _Paths(log, health, models, dispatcher)
+
+        front = Front(models, application)
         self._router = Router(Bundle(), log, limits=limits, clock=clock, front=front)
 
     async def serve(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
