@@ -15,7 +15,7 @@ from pointsman.config.wording import nearest, shown, shown_variable
 from pointsman.config.yaml_positions import NOTHING, NUMBER, STRING, Mapping, Node, Scalar, Sequence
 from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM, Candidate
 from pointsman.core.endpoint import Endpoint, parse_endpoint
-from pointsman.core.profiles import LOCAL_GGUF, known_provider_types, profile_for
+from pointsman.core.profiles import LOCAL_GGUF, LOCAL_PROTOCOLS, MOCK, known_provider_types, profile_for
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.core.protocols import normalize_protocols
 from pointsman.core.reach import refused_address
@@ -48,8 +48,6 @@ HABITS = {
 }
 """What other files call our keys."""
 
-GGUF_PROTOCOLS = (P.CHAT_COMPLETIONS, P.COMPLETIONS, P.RESPONSES, P.MESSAGES, P.MODEL_DISCOVERY)
-"""What a local model serves (DESIGN section 5), and every model is listed."""
 NOT_SERVED = frozenset({"aws_bedrock_invoke"})
 """Protocol names of OpenShell that are no slip of the pen, though no pattern of ours matches them."""
 
@@ -60,8 +58,7 @@ LONGEST_TYPE = 64  # of a provider type; the same source
 LONGEST_MODEL = 512  # characters; the longest published model names have about 100
 LONGEST_KEY = 8192  # characters; the same source as the names
 
-_MOCK = "mock"
-_PROVIDER_TYPES = (*known_provider_types(), LOCAL_GGUF, _MOCK)
+_PROVIDER_TYPES = (*known_provider_types(), LOCAL_GGUF, MOCK)
 _PLAIN_NUMBER = re.compile(r"(0|[1-9][0-9]{0,11})(\.[0-9]{1,9})?")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}?|\$\(.*\)|\{\{.*\}\}")
@@ -213,8 +210,8 @@ class _EntryReader:
         if text is None:
             if "endpoint" in self._entries:
                 return None
-            if provider_type == _MOCK:
-                return Endpoint(_MOCK, "", 0, "")
+            if provider_type == MOCK:
+                return Endpoint(MOCK, "", 0, "")
             self._missing_endpoint(provider_type)
             return None
         try:
@@ -227,8 +224,8 @@ class _EntryReader:
 
     def _meant_scheme(self, provider_type: str) -> str:
         """What a refused endpoint was meant to be: it decides what else the route lacks."""
-        if provider_type in (LOCAL_GGUF, _MOCK) or "model_path" in self._entries:
-            return _MOCK if provider_type == _MOCK else "gguf"
+        if provider_type in (LOCAL_GGUF, MOCK) or "model_path" in self._entries:
+            return MOCK if provider_type == MOCK else "gguf"
         node = self._entries["endpoint"][1] if "endpoint" in self._entries else None
         text = node.text if isinstance(node, Scalar) else ""
         return text.strip().lower().partition("://")[0]
@@ -266,7 +263,7 @@ class _EntryReader:
             self._problem("provider_type", "a gguf:// endpoint is of provider_type local_gguf", "write that or nothing")
         elif provider_type == LOCAL_GGUF and not local:
             self._problem("endpoint", "provider_type local_gguf has a network endpoint", "use model_path instead")
-        elif provider_type == _MOCK and endpoint.scheme != _MOCK:
+        elif provider_type == MOCK and endpoint.scheme != MOCK:
             self._problem(
                 "endpoint", "provider_type mock has a real endpoint", "write mock://, or remove provider_type"
             )
@@ -286,7 +283,7 @@ class _EntryReader:
     def _protocols(self, provider_type: str) -> tuple[str, ...]:
         if "protocols" not in self._entries:
             if provider_type == LOCAL_GGUF:
-                return GGUF_PROTOCOLS
+                return LOCAL_PROTOCOLS
             if (profile := profile_for(provider_type)) is not None and profile.default_base_url:
                 # Embeddings have a model of their own, so a file gives them a route of their own, by listing them.
                 return tuple(each for each in profile.protocols if each is not P.EMBEDDINGS)
@@ -310,7 +307,7 @@ class _EntryReader:
         return protocols
 
     def _check_protocol(self, name: str, provider_type: str) -> None:
-        served: tuple[P, ...] = GGUF_PROTOCOLS if provider_type == LOCAL_GGUF else tuple(P)
+        served: tuple[P, ...] = LOCAL_PROTOCOLS if provider_type == LOCAL_GGUF else tuple(P)
         if name in served:
             return
         if name in tuple(P):
@@ -328,7 +325,7 @@ class _EntryReader:
             self._problem("api_key_env", "api_key and api_key_env are both given", "keep one of them")
             return None
         if not given:
-            if scheme not in ("gguf", _MOCK):
+            if scheme not in ("gguf", MOCK):
                 next_step = "add api_key_env: NAME_OF_A_VARIABLE, or api_key: none for a server that wants none"
                 self._problem("api_key", "a route has no key", next_step)
             return None

@@ -74,6 +74,10 @@ _PROFILES = {
 
 LOCAL_GGUF = "local_gguf"
 """Provider type of a model file that Pointsman runs itself."""
+LOCAL_PROTOCOLS = (P.CHAT_COMPLETIONS, P.COMPLETIONS, P.RESPONSES, P.MESSAGES, P.MODEL_DISCOVERY)
+"""What a local model serves (DESIGN section 5), and every model is listed."""
+MOCK = "mock"
+"""Provider type whose answers are canned; nothing is called."""
 
 
 def profile_for(provider_type: str | None) -> ProviderProfile | None:

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
-from email.utils import mktime_tz, parsedate_tz
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -87,8 +87,7 @@ def _milliseconds(text: str, now: float) -> float | None:
 def _retry_after(text: str, now: float) -> float | None:
     if _NUMBER.fullmatch(text):
         return now + float(text)
-    parts = parsedate_tz(text)
-    return float(mktime_tz(parts)) if parts is not None else None
+    return _timestamp(parsedate_to_datetime(text))
 
 
 def _reset(text: str, now: float) -> float | None:
@@ -103,8 +102,11 @@ def _reset(text: str, now: float) -> float | None:
     if match := _DURATION.fullmatch(text):
         days, hours, minutes, seconds = (float(each or 0) for each in match.groups())
         return now + ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    at = datetime.fromisoformat(text)
-    return at.timestamp() if at.tzinfo is not None else at.replace(tzinfo=UTC).timestamp()
+    return _timestamp(datetime.fromisoformat(text))
+
+
+def _timestamp(moment: datetime) -> float:
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 _RETRY_AFTER = (("retry-after-ms", _milliseconds), ("retry-after", _retry_after))

@@ -62,16 +62,17 @@ def resolve(route: Route, provider: Provider) -> ResolvedRoute:
         )
     return ResolvedRoute(
         name=route.name,
-        base_url=_base_url(provider, profile),
+        base_url=base_url_of(provider, profile),
         protocols=tuple(str(each) for each in profile.protocols),
-        api_key=_key(provider, profile),
+        api_key=key_of(provider, profile),
         model=route.model,
         provider_type=profile.provider_type,
         timeout_seconds=route.timeout_seconds,
     )
 
 
-def _key(provider: Provider, profile: ProviderProfile) -> Secret:
+def key_of(provider: Provider, profile: ProviderProfile) -> Secret:
+    """The key of a record, the profile's own names first. Raises Unresolvable when there is none that can be sent."""
     for name in (*profile.credential_key_names, *sorted(provider.credentials)):
         secret = provider.credentials.get(name)
         value = secret.reveal().strip() if secret is not None else ""
@@ -90,7 +91,8 @@ def _key(provider: Provider, profile: ProviderProfile) -> Secret:
     )
 
 
-def _base_url(provider: Provider, profile: ProviderProfile) -> str:
+def base_url_of(provider: Provider, profile: ProviderProfile) -> str:
+    """The record's base URL, else the profile's. Raises Unresolvable when there is none that may be called."""
     for name in profile.base_url_config_keys:
         text = provider.config.get(name, "").strip()
         if text:

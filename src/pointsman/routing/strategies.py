@@ -6,8 +6,9 @@ fallback. What it remembers between requests is a value that goes in and comes o
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
+from functools import lru_cache
 from random import Random
+from typing import NamedTuple
 
 from pointsman.core.attempts import Member
 from pointsman.core.quota import Counters
@@ -27,8 +28,7 @@ class StrategyState:
 NO_STATE = StrategyState()
 
 
-@dataclass(frozen=True, slots=True)
-class Ordering:
+class Ordering(NamedTuple):
     """A strategy's answer."""
 
     members: tuple[Member, ...]
@@ -69,29 +69,24 @@ def weighted(
     part = [member for member in members if member.quota.daily_requests > 0]
     if not part:
         return Ordering((), state)
-    keys = [_key(member) for member in part]
+    keys = [(member.provider, member.candidate.model) for member in part]
     weights = _weights(part)
     total = sum(weights)
     lags = dict(state.lags)
-    ranked = []
-    for position, (key, weight) in enumerate(zip(keys, weights, strict=True)):
-        lags[key] = lag = lags.get(key, 0.0) + weight / total
-        ranked.append((-lag, position))
-    ranked.sort()
-    lags[keys[ranked[0][1]]] -= 1.0
-    return Ordering(tuple(part[position] for _, position in ranked), StrategyState(lags))
-
-
-def _key(member: Member) -> MemberKey:
-    return member.provider, member.candidate.model
+    known = lags.get
+    owed = [known(key, 0.0) + weight / total for key, weight in zip(keys, weights, strict=True)]
+    lags.update(zip(keys, owed, strict=True))
+    order = sorted(range(len(part)), key=owed.__getitem__, reverse=True)  # stable: of equals, the operator's first
+    lags[keys[order[0]]] -= 1.0
+    return Ordering(tuple([part[position] for position in order]), StrategyState(lags))
 
 
 def _weights(members: Sequence[Member]) -> list[float]:
     """Daily limits; models of one provider share its limit."""
-    times: dict[str, int] = {}
-    for member in members:
-        times[member.provider] = times.get(member.provider, 0) + 1
-    return [member.quota.daily_requests / times[member.provider] for member in members]
+    names = [member.provider for member in members]
+    if len(set(names)) == len(names):
+        return [member.quota.daily_requests for member in members]
+    return [member.quota.daily_requests / names.count(member.provider) for member in members]
 
 
 def least_used(
@@ -99,18 +94,17 @@ def least_used(
 ) -> Ordering:
     """The smallest part of the daily limit used first, ties by chance, members without a limit last (DESIGN D8)."""
     chance = rng.random
-    # Two floats and a position: ties of both floats are as good as impossible, and then harmless.
-    ranked = []
-    for position, member in enumerate(members):
-        limit = member.quota.daily_requests
-        ratio = counters[member.provider].daily / limit if limit > 0 else _NO_RATIO
-        ranked.append((ratio, chance(), position))
+    # One sort: ties of a ratio are decided by chance, and the position only spares members a comparison.
+    ranked = [
+        (counters[member.provider].daily / limit if (limit := member.quota.daily_requests) > 0 else _NONE, chance(), at)
+        for at, member in enumerate(members)
+    ]
     ranked.sort()
-    return Ordering(tuple([members[position] for position in map(_POSITION, ranked)]), state)
+    return Ordering(tuple([members[at] for _, _, at in ranked]), state)
 
 
-_NO_RATIO = float("inf")
-_POSITION = itemgetter(2)
+_NONE = float("inf")
+"""In place of a ratio where there is no limit."""
 
 _STRATEGIES = {
     strategy.name: strategy
@@ -130,6 +124,7 @@ DEFAULT_STRATEGY = "in_order"
 STRATEGY_NAMES = tuple(_STRATEGIES)
 
 
+@lru_cache(maxsize=64)
 def strategy_named(text: str) -> tuple[Strategy, bool]:
     """The strategy of that name, ours or InferRouter's, in any case; and whether the name is known.
 
