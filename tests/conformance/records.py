@@ -2,10 +2,12 @@
 
 import hashlib
 
+from pointsman.core.data_key import INFERENCE, DataKey
 from pointsman.core.provider import Provider
-from pointsman.core.route import Route
+from pointsman.core.route import CHAIN, Route, RouteCandidate
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
+from pointsman.core.usage_row import UsageRow
 from tests.support.canary import KEY
 
 ACCOUNT = "default"
@@ -31,3 +33,39 @@ def route(name: str = "inference.local", account: str = ACCOUNT, provider_name: 
 def token(name: str = "box", account: str = ACCOUNT, expires_at: float | None = None) -> SandboxToken:
     digest = hashlib.sha256(f"{account}/{name}".encode()).digest()
     return SandboxToken(account, name, digest, "inference.local", 3.5, expires_at)
+
+
+def chain(name: str = "fast", account: str = ACCOUNT) -> Route:
+    return Route(
+        account,
+        name,
+        provider_name="",
+        model="",
+        kind=CHAIN,
+        candidates=(RouteCandidate("openai-1"), RouteCandidate("groq_1", 'a "quoted" model')),
+        strategy="least_used",
+        fallback="local",
+        request_timeout_seconds=90,
+    )
+
+
+def key(name: str = "laptop", account: str = ACCOUNT, expires_at: float | None = None) -> DataKey:
+    digest = hashlib.sha256(f"key {account}/{name}".encode()).digest()
+    return DataKey(account, name, digest, 3.5, (INFERENCE, "models:view"), ("fast", "slow"), expires_at)
+
+
+def usage_row(number: int, account: str = ACCOUNT) -> UsageRow:
+    return UsageRow(
+        account,
+        f"r-{number}",
+        at=1000.0 + number,
+        route="fast",
+        provider="openai-1",
+        model="gpt-x",
+        status=200,
+        prompt_tokens=2**40,
+        completion_tokens=None,
+        attempts=2,
+        latency_ms=12.5,
+        key_name="laptop",
+    )

@@ -8,8 +8,16 @@ DIRECT = "direct"
 """One provider and one model; the upstream's answer is the answer."""
 CHAIN = "chain"
 """Several providers in the order of a strategy, then a fallback; always executed by a gateway."""
+ALIAS = "alias"
+"""Another name of a route: how `inference.local` and `sandbox-system` lead to a named one."""
 RESERVED_NAMES = (INFERENCE_LOCAL, SANDBOX_SYSTEM)
 """What a sandbox knows; every other name is an alias of the operator's."""
+STRATEGIES = ("in_order", "weighted", "least_used")
+"""In which order a chain asks its candidates (DESIGN section 5); the first is the default."""
+MOST_CANDIDATES = 64
+"""That one chain lists, its fallback not counted."""
+DEFAULT_REQUEST_TIMEOUT_SECONDS = 300
+"""What a stored request timeout of 0 stands for: until commit, all attempts together (DESIGN section 5)."""
 DEFAULT_TIMEOUT_SECONDS = 60
 """What a stored timeout of 0 stands for (the inference-routing design's timeout model)."""
 LONGEST_TIMEOUT_SECONDS = 24 * 3600
@@ -43,6 +51,18 @@ class Route:
     """Of a chain: `in_order`, `weighted` or `least_used`; empty means in_order."""
     fallback: str = ""
     """Of a chain: the provider that answers when all others do not; empty for none."""
+    request_timeout_seconds: int = 0
+    """Of a chain: until commit, all attempts together; 0 means the default."""
+    target: str = ""
+    """Of an alias: the named route that it leads to, which is never an alias; all else of an alias is empty."""
+    via_gateway: bool = False
+    """Of a direct route: whether sandboxes reach it through the gateway's data listener (DESIGN D29)."""
+
+    @property
+    def provider_names(self) -> tuple[str, ...]:
+        """Every provider that it may ask, once each."""
+        names = (self.provider_name, *(each.provider_name for each in self.candidates), self.fallback)
+        return tuple(dict.fromkeys(name for name in names if name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from pointsman.core.account import Account
+from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
 from pointsman.core.sandbox_token import SandboxToken
+from pointsman.core.usage_row import UsageRow
 
 
 class Reader(Protocol):
@@ -32,7 +34,7 @@ class Reader(Protocol):
         """All routes by name."""
 
     async def routes_to(self, account: str, provider_name: str) -> Sequence[Route]:
-        """Routes that use a provider, by name."""
+        """Routes that use a provider, as the only one, a candidate or a fallback; by name."""
 
     async def sandbox_token(self, account: str, name: str) -> SandboxToken | None:
         """One token, revoked ones included."""
@@ -42,6 +44,18 @@ class Reader(Protocol):
 
     async def sandbox_token_by_digest(self, digest: bytes) -> SandboxToken | None:
         """The token with this digest, of any account."""
+
+    async def key(self, account: str, name: str) -> DataKey | None:
+        """One key of the data listener, revoked ones included."""
+
+    async def keys(self, account: str) -> Sequence[DataKey]:
+        """All keys by name."""
+
+    async def key_by_digest(self, digest: bytes) -> DataKey | None:
+        """The key with this digest, of any account."""
+
+    async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
+        """The newest rows from `since` on, the newest first."""
 
     async def account(self, name: str) -> Account | None:
         """One account."""
@@ -74,6 +88,12 @@ class Writer(Reader, Protocol):
     async def revoke_sandbox_token(self, account: str, name: str, now: float) -> bool:
         """Whether there was one that was not revoked."""
 
+    async def insert_key(self, key: DataKey) -> None:
+        """Raises AlreadyExists for a name that the account has."""
+
+    async def revoke_key(self, account: str, name: str, now: float) -> bool:
+        """Whether there was one that was not revoked."""
+
     async def insert_account(self, account: Account) -> None:
         """Raises AlreadyExists."""
 
@@ -92,6 +112,12 @@ class Store(Protocol):
 
     def write(self) -> AbstractAsyncContextManager[Writer]:
         """A transaction: committed at the end, undone when the block raises."""
+
+    async def append_usage(self, rows: Sequence[UsageRow]) -> None:
+        """Add rows, all or none. The generation stays: nothing that is kept by it depends on them."""
+
+    async def prune_usage(self, before: float) -> int:
+        """Remove rows older than `before` (seconds since the epoch); how many there were. The generation stays."""
 
     def derive(self, purpose: bytes) -> bytes:
         """32 secret bytes for one purpose, the same for every process with this database's key file."""

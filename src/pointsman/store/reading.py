@@ -2,32 +2,36 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from dataclasses import fields
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Executable, Row, Select, func, select
+from sqlalchemy import ColumnElement, Executable, Row, Select, func, or_, select
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
 from pointsman.core.control_errors import ControlError, StoreUnavailable
+from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
-from pointsman.core.route import Route
+from pointsman.core.route import Route, RouteCandidate
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
+from pointsman.core.usage_row import UsageRow
 from pointsman.store.credentials import CredentialCipher, WrongKey
 from pointsman.store.problems import FAILURES, problem_of
-from pointsman.store.tables import accounts, generation, provider_credentials, providers, routes, sandbox_tokens
-
-_route_columns = (
-    routes.c.account,
-    routes.c.name,
-    routes.c.provider_name,
-    routes.c.model,
-    routes.c.timeout_seconds,
-    routes.c.version,
-    routes.c.kind,
+from pointsman.store.tables import (
+    accounts,
+    generation,
+    keys,
+    provider_credentials,
+    providers,
+    routes,
+    sandbox_tokens,
+    usage,
 )
+
+_T = TypeVar("_T")
 _token_columns = (
     sandbox_tokens.c.account,
     sandbox_tokens.c.name,
@@ -37,6 +41,7 @@ _token_columns = (
     sandbox_tokens.c.expires_at,
     sandbox_tokens.c.revoked_at,
 )
+_usage_columns = tuple(usage.c[field.name] for field in fields(UsageRow))
 CURRENT_GENERATION = select(generation.c.value)
 
 
@@ -116,11 +121,19 @@ class SqlReader:
         return await self._routes(routes.c.account == account)
 
     async def routes_to(self, account: str, provider_name: str) -> Sequence[Route]:
-        return await self._routes((routes.c.account == account) & (routes.c.provider_name == provider_name))
+        # The text says which may; only the list of candidates itself says which do.
+        quoted = msgspec.json.encode(provider_name).decode()
+        uses = or_(
+            routes.c.provider_name == provider_name,
+            routes.c.fallback == provider_name,
+            routes.c.candidates.contains(quoted, autoescape=True),
+        )
+        found = await self._routes((routes.c.account == account) & uses)
+        return [each for each in found if provider_name in each.provider_names]
 
     async def _routes(self, condition: ColumnElement[bool]) -> Sequence[Route]:
-        statement = select(*_route_columns).where(condition).order_by(routes.c.name)
-        return [Route(*row) for row in (await self._execute(statement)).all()]
+        statement = select(routes).where(condition).order_by(routes.c.name)
+        return [_route(row) for row in (await self._execute(statement)).all()]
 
     async def sandbox_token(self, account: str, name: str) -> SandboxToken | None:
         mine = (sandbox_tokens.c.account == account) & (sandbox_tokens.c.name == name)
@@ -136,6 +149,24 @@ class SqlReader:
     async def _tokens(self, statement: Select[Any]) -> Sequence[SandboxToken]:
         return [SandboxToken(*row) for row in (await self._execute(statement)).all()]
 
+    async def key(self, account: str, name: str) -> DataKey | None:
+        return _first(await self._keys((keys.c.account == account) & (keys.c.name == name)))
+
+    async def keys(self, account: str) -> Sequence[DataKey]:
+        return await self._keys(keys.c.account == account)
+
+    async def key_by_digest(self, digest: bytes) -> DataKey | None:
+        return _first(await self._keys(keys.c.digest == digest))
+
+    async def _keys(self, condition: ColumnElement[bool]) -> Sequence[DataKey]:
+        rows = (await self._execute(select(keys).where(condition).order_by(keys.c.name))).all()
+        return [_key(row) for row in rows]
+
+    async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
+        mine = (usage.c.account == account) & (usage.c.at >= since)
+        newest = select(*_usage_columns).where(mine).order_by(usage.c.at.desc(), usage.c.id.desc()).limit(limit)
+        return [UsageRow(*row) for row in (await self._execute(newest)).all()]
+
     async def account(self, name: str) -> Account | None:
         row = (await self._execute(select(accounts).where(accounts.c.name == name))).first()
         return None if row is None else Account(row.name, row.created_at)
@@ -145,8 +176,41 @@ class SqlReader:
         return [Account(row.name, row.created_at) for row in rows]
 
 
-def _first(tokens: Sequence[SandboxToken]) -> SandboxToken | None:
-    return tokens[0] if tokens else None
+def _first(found: Sequence[_T]) -> _T | None:
+    return found[0] if found else None
+
+
+def _route(row: Row[Any]) -> Route:
+    return Route(
+        account=row.account,
+        name=row.name,
+        provider_name=row.provider_name,
+        model=row.model,
+        timeout_seconds=row.timeout_seconds,
+        version=row.version,
+        kind=row.kind,
+        candidates=tuple(
+            RouteCandidate(*pair) for pair in msgspec.json.decode(row.candidates, type=list[tuple[str, str]])
+        ),
+        strategy=row.strategy,
+        fallback=row.fallback,
+        request_timeout_seconds=row.request_timeout_seconds,
+        target=row.target,
+        via_gateway=bool(row.via_gateway),
+    )
+
+
+def _key(row: Row[Any]) -> DataKey:
+    return DataKey(
+        account=row.account,
+        name=row.name,
+        digest=row.digest,
+        created_at=row.created_at,
+        permissions=msgspec.json.decode(row.permissions, type=tuple[str, ...]),
+        routes=msgspec.json.decode(row.routes, type=tuple[str, ...]),
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+    )
 
 
 def _raise_altered(provider: str, key: str) -> NoReturn:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +12,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from pointsman.core.control_errors import StoreUnavailable
+from pointsman.core.usage_row import UsageRow
 from pointsman.store.credentials import CredentialCipher, WrongKey
 from pointsman.store.engines import Engines, current_generation, make_engines
 from pointsman.store.generation import KnownGeneration
@@ -77,6 +78,7 @@ class SqlStore:
         try:
             self._check_file()
             async with _Transaction(self._engines.writer, self._cipher) as transaction:
+                await transaction.writer.take_turn()
                 yield transaction.writer
                 began = self._clock()
                 try:
@@ -86,6 +88,30 @@ class SqlStore:
                     self._generation.forget()
                     raise
                 self._generation.committed(transaction.writer.own_generation, began)
+        finally:
+            self._turn.release()
+
+    async def append_usage(self, rows: Sequence[UsageRow]) -> None:
+        """Add rows, all or none."""
+        if rows:
+            async with self._beside_records() as writer:
+                await writer.insert_usage(rows)
+
+    async def prune_usage(self, before: float) -> int:
+        """Remove rows older than `before`."""
+        async with self._beside_records() as writer:
+            return await writer.delete_usage(before)
+
+    @asynccontextmanager
+    async def _beside_records(self) -> AsyncIterator[SqlWriter]:
+        """A transaction that touches no record: it has no generation of its own, so what is kept by one stays."""
+        await self._take_turn()
+        try:
+            self._check_file()
+            async with _Transaction(self._engines.writer, self._cipher) as transaction:
+                yield transaction.writer
+                await transaction.commit()
+                self._check_file(after_commit=True)
         finally:
             self._turn.release()
 
@@ -130,11 +156,6 @@ class _Transaction:
 
     async def __aenter__(self) -> "_Transaction":
         await _start(self._connection)
-        try:
-            await self.writer.take_turn()
-        except BaseException:
-            await _release(self._connection)
-            raise
         return self
 
     async def commit(self) -> None:

@@ -14,10 +14,14 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 # Sorted by code point on both, wherever the server was set up.
 NAME = Text().with_variant(String(collation="C"), "postgresql")
+
+# In quotes: unquoted, SQLite and the comparison of tables take an empty default for none.
+EMPTY = text("''")
 
 metadata = MetaData(
     naming_convention={
@@ -88,8 +92,15 @@ routes = Table(
     Column("timeout_seconds", Integer, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("kind", Text, nullable=False),
+    Column("candidates", Text, nullable=False, server_default="[]"),
+    Column("strategy", Text, nullable=False, server_default=EMPTY),
+    Column("fallback", NAME, nullable=False, server_default=EMPTY),
+    Column("request_timeout_seconds", Integer, nullable=False, server_default="0"),
+    Column("target", NAME, nullable=False, server_default=EMPTY),
+    Column("via_gateway", Integer, nullable=False, server_default="0"),
     Index(None, "account", "provider_name"),
 )
+"""`candidates` is a JSON list of pairs: a provider's name and a model, or an empty text for the provider's own."""
 
 route_versions = Table(
     "route_versions",
@@ -112,3 +123,39 @@ sandbox_tokens = Table(
     Column("revoked_at", Double),
     UniqueConstraint("digest"),
 )
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("account", NAME, ForeignKey("accounts.name"), primary_key=True),
+    Column("name", NAME, primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("permissions", Text, nullable=False),
+    Column("routes", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),
+    UniqueConstraint("digest"),
+)
+"""`permissions` and `routes` are JSON lists of texts."""
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("account", NAME, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("route", NAME, nullable=False),
+    Column("provider", NAME, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("prompt_tokens", BigInteger),
+    Column("completion_tokens", BigInteger),
+    Column("attempts", Integer, nullable=False),
+    Column("latency_ms", Double, nullable=False),
+    Column("key_name", NAME, nullable=False),
+    Index(None, "account", "at"),
+    Index(None, "at"),
+)
+"""Rows refer to nothing: what they tell of may be long gone."""

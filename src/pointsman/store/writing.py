@@ -1,6 +1,7 @@
 """Rows out of records, within one transaction. Writers take turns, so what one has looked up stays true."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import msgspec
@@ -9,19 +10,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
 from pointsman.core.control_errors import AlreadyExists, NotFound
+from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
 from pointsman.core.sandbox_token import SandboxToken
+from pointsman.core.usage_row import UsageRow
 from pointsman.store.credentials import CredentialCipher
 from pointsman.store.reading import SqlReader
 from pointsman.store.tables import (
     accounts,
     generation,
+    keys,
     provider_credentials,
     providers,
     route_versions,
     routes,
     sandbox_tokens,
+    usage,
 )
 
 
@@ -81,13 +86,7 @@ class SqlWriter(SqlReader):
         else:
             await self._execute(update(route_versions).where(last).values(version=version + 1))
         put = replace(route, version=version + 1)
-        values = {
-            "provider_name": put.provider_name,
-            "model": put.model,
-            "timeout_seconds": put.timeout_seconds,
-            "version": put.version,
-            "kind": put.kind,
-        }
+        values = _route_columns(put)
         if not await self._changes(update(routes).where(_named(routes, put.account, put.name)).values(**values)):
             await self._execute(insert(routes).values(**key, **values))
         return put
@@ -117,10 +116,41 @@ class SqlWriter(SqlReader):
         valid = _named(sandbox_tokens, account, name) & sandbox_tokens.c.revoked_at.is_(None)
         return await self._changes(update(sandbox_tokens).where(valid).values(revoked_at=now))
 
+    async def insert_key(self, key: DataKey) -> None:
+        await self._check_account(key.account)
+        if await self._exists(keys, _named(keys, key.account, key.name)):
+            raise AlreadyExists(f"key {key.name} exists, if only as a revoked one; choose another name")
+        if await self._exists(keys, keys.c.digest == key.digest):
+            raise AlreadyExists("this key exists under another name; make a new one")
+        await self._execute(
+            insert(keys).values(
+                account=key.account,
+                name=key.name,
+                digest=key.digest,
+                permissions=msgspec.json.encode(key.permissions).decode(),
+                routes=msgspec.json.encode(key.routes).decode(),
+                created_at=key.created_at,
+                expires_at=key.expires_at,
+                revoked_at=key.revoked_at,
+            )
+        )
+
+    async def revoke_key(self, account: str, name: str, now: float) -> bool:
+        valid = _named(keys, account, name) & keys.c.revoked_at.is_(None)
+        return await self._changes(update(keys).where(valid).values(revoked_at=now))
+
     async def insert_account(self, account: Account) -> None:
         if await self._exists(accounts, accounts.c.name == account.name):
             raise AlreadyExists(f"account {account.name} exists; choose another name")
         await self._execute(insert(accounts).values(name=account.name, created_at=account.created_at))
+
+    async def insert_usage(self, rows: Sequence[UsageRow]) -> None:
+        """Add rows; called without a turn."""
+        await self._execute(insert(usage).values([asdict(row) for row in rows]))
+
+    async def delete_usage(self, before: float) -> int:
+        """Remove older rows, and tell how many; called without a turn."""
+        return (await self._execute(delete(usage).where(usage.c.at < before))).rowcount
 
     async def _check_account(self, name: str) -> None:
         if not await self._exists(accounts, accounts.c.name == name):
@@ -135,6 +165,23 @@ class SqlWriter(SqlReader):
 
 def _named(table: Table, account: str, name: str) -> ColumnElement[bool]:
     return (table.c.account == account) & (table.c.name == name)
+
+
+def _route_columns(route: Route) -> dict[str, Any]:
+    pairs = [(each.provider_name, each.model) for each in route.candidates]
+    return {
+        "provider_name": route.provider_name,
+        "model": route.model,
+        "timeout_seconds": route.timeout_seconds,
+        "version": route.version,
+        "kind": route.kind,
+        "candidates": msgspec.json.encode(pairs).decode(),
+        "strategy": route.strategy,
+        "fallback": route.fallback,
+        "request_timeout_seconds": route.request_timeout_seconds,
+        "target": route.target,
+        "via_gateway": int(route.via_gateway),
+    }
 
 
 def _columns(provider: Provider) -> dict[str, Any]:

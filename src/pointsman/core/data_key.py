@@ -1,0 +1,39 @@
+"""A key of the data listener: which account its requests are, and what they may do."""
+
+from dataclasses import dataclass
+
+INFERENCE = "inference"
+"""To call routes; what a key may do unless it says otherwise."""
+PERMISSIONS = (INFERENCE, "models:create", "models:delete", "models:edit", "models:view", "runners:manage")
+"""Every word that a key may carry."""
+KEY_PREFIX = "pointsman-key-"
+"""So that a key found somewhere tells what it is, and a caller's token which table it is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataKey:
+    """What is kept of a key; the key itself is shown once."""
+
+    account: str
+    name: str
+    digest: bytes
+    """SHA-256 of the key. It has 256 random bits, so a slow hash would protect nothing more."""
+    created_at: float
+    """Seconds since the epoch, as the others."""
+    permissions: tuple[str, ...] = (INFERENCE,)
+    routes: tuple[str, ...] = ()
+    """The only ones that it may use; empty for all of its account."""
+    expires_at: float | None = None
+    revoked_at: float | None = None
+
+    def is_valid(self, now: float) -> bool:
+        """Whether it still entitles to anything."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def permits(self, permission: str) -> bool:
+        """Whether it may do what this word stands for."""
+        return permission in self.permissions
+
+    def may_use(self, route: str) -> bool:
+        """Whether it may call this route of its account; whether there is one is another question."""
+        return not self.routes or route in self.routes
