@@ -39,6 +39,15 @@ EXPIRED = control_pb2.SandboxToken(
 REVOKED = control_pb2.SandboxToken(
     name="out", account="default", created_at_ms=1_600_000_000_000, revoked_at_ms=1_600_000_060_000
 )
+LAPTOP = control_pb2.Key(name="laptop", account="default", permissions=["inference"], created_at_ms=1_700_000_000_000)
+TRIAL = control_pb2.Key(
+    name="trial",
+    account="default",
+    permissions=["inference", "models:view"],
+    routes=["fast", "cheap"],
+    created_at_ms=1_600_000_000_000,
+    expires_at_ms=1_600_000_060_000,
+)
 STATUS = control_pb2.GetStatusResponse(
     version="0.1.0",
     store="sqlite",
@@ -90,6 +99,8 @@ def gateway() -> Iterator[ScriptedControl]:
         "DeleteRoute": lambda _: control_pb2.DeleteRouteResponse(deleted=True),
         "ListSandboxTokens": lambda _: control_pb2.ListSandboxTokensResponse(sandbox_tokens=[TOKEN, EXPIRED, REVOKED]),
         "RevokeSandboxToken": lambda _: control_pb2.RevokeSandboxTokenResponse(revoked=True),
+        "ListKeys": lambda _: control_pb2.ListKeysResponse(keys=[LAPTOP, TRIAL]),
+        "RevokeKey": lambda _: control_pb2.RevokeKeyResponse(revoked=True),
         "CreateAccount": lambda _: control_pb2.Account(name="team", created_at_ms=1_700_000_000_000),
         "ListAccounts": lambda _: control_pb2.ListAccountsResponse(accounts=[control_pb2.Account(name="default")]),
     }
@@ -219,6 +230,12 @@ old   expired  inference.local  2020-09-13T12:26:40Z  2020-09-13T12:27:40Z
 out   revoked  inference.local  2020-09-13T12:26:40Z  never
 """,
     "sandbox token revoke ci": "Revoked the token of ci\n",
+    "key list": """\
+NAME    STATE    PERMISSIONS            ROUTES      CREATED               EXPIRES
+laptop  valid    inference              all         2023-11-14T22:13:20Z  never
+trial   expired  inference,models:view  fast,cheap  2020-09-13T12:26:40Z  2020-09-13T12:27:40Z
+""",
+    "key revoke laptop": "Revoked the key laptop\n",
     "account create team": "Created account team\n",
     "account list": "NAME     CREATED\ndefault  -\n",
 }

@@ -12,6 +12,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from pointsman.gateway.keys import KeyDraft
 from pointsman.rpc.gen import control_pb2, inference_pb2, openshell_pb2
 from tests.support.canary import KEY
 from tests.support.control_plane import ADMIN, Metadata, RunningControlPlane, control_plane
@@ -26,7 +27,7 @@ METHODS: dict[str, MethodDescriptor] = {
 BUNDLE = "/openshell.inference.v1.Inference/GetInferenceBundle"
 HEALTH = "/openshell.v1.OpenShell/Health"
 NOBODY = "UNAUTHENTICATED"
-IDENTITIES = ("none", "wrong", "basic", "empty", "two", "twice", "revoked", "expired", "sandbox", "admin")
+IDENTITIES = ("none", "wrong", "basic", "empty", "two", "twice", "revoked", "expired", "sandbox", "key", "admin")
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,7 @@ def identities(running: RunningControlPlane) -> dict[str, Metadata]:
     assert running.call(running.control.sandbox_tokens.revoke("default", "revoked"))
     expired = running.call(running.control.sandbox_tokens.create("default", "expired", "", 1))[1]
     running.expire()
+    key = running.call(running.control.keys.create("default", KeyDraft("laptop")))[1]
     token = ADMIN[0][1].removeprefix("Bearer ")
     return {
         "none": (),
@@ -54,6 +56,7 @@ def identities(running: RunningControlPlane) -> dict[str, Metadata]:
         "revoked": revoked,
         "expired": (("authorization", f"Bearer {expired.reveal()}"),),
         "sandbox": running.token("valid"),
+        "key": (("authorization", f"Bearer {key.reveal()}"),),
         "admin": ADMIN,
     }
 
@@ -86,6 +89,8 @@ def test_every_method_is_closed_to_everybody_but_those_it_is_for(
         assert refused(answer) == ("PERMISSION_DENIED" if method == BUNDLE else "")
     elif identity == "sandbox":
         assert refused(answer) == ("" if method in (BUNDLE, HEALTH) else "PERMISSION_DENIED")
+    elif identity == "key":
+        assert refused(answer) == ("" if method == HEALTH else "PERMISSION_DENIED")
     else:
         assert answer == NOBODY
 
@@ -170,7 +175,7 @@ def test_the_account_is_named_once_or_not_at_all(
     assert (answer if isinstance(answer, str) else "") == code
 
 
-@pytest.mark.parametrize("identity", [each for each in IDENTITIES if each not in ("admin", "sandbox")])
+@pytest.mark.parametrize("identity", [each for each in IDENTITIES if each not in ("admin", "sandbox", "key")])
 def test_who_is_refused_is_not_waited_for(
     running: RunningControlPlane, identities: dict[str, Metadata], identity: str
 ) -> None:

@@ -113,13 +113,14 @@ RIGHT: dict[str, Any] = {
     "set_route": {"provider_name": "mocked", "model": "m", "verify": False},
     "update_route": {"timeout_seconds": 7, "verify": False},
     "create_sandbox_token": {"name": "box"},
+    "create_key": {"name": "laptop"},
     "create_account": {"name": "team"},
 }
 
 
 def test_right_requests_get_what_the_document_promises(api: RunningApi, document: dict[str, Any]) -> None:
     checker, found = Checker(api, document), {}
-    names = {"provider": "mocked", "route": "inference.local", "token": "box"}
+    names = {"provider": "mocked", "route": "inference.local", "token": "box", "key": "laptop"}
     for method, path, operation in sorted(operations(document), key=lambda each: each[0] == "DELETE"):
         name = operation["operationId"]
         found[name] = checker.check(method, path, {"name": names.get(name.rpartition("_")[2], "")}, RIGHT.get(name))

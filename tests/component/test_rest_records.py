@@ -255,3 +255,25 @@ def credentials(value: Any) -> Iterator[Any]:
                 yield from each.values()
             else:
                 yield from credentials(each)
+
+
+def test_a_key_is_shown_once_and_revoked(api: RunningApi) -> None:
+    api.running.provide()
+    api.running.point("fast")
+    made = api.post("/keys", {"name": "laptop", "routes": ["fast"], "lifetime_seconds": 3600})
+    assert (made.status, made.headers["location"]) == (201, "/api/v1/keys/laptop")
+    key = made.json["key"]
+    assert api.running.call(api.running.control.authenticator.identify(key)).data_key
+    listed = api.get("/keys")
+    assert key.encode() not in listed.body
+    assert [(each["name"], each["permissions"], each["routes"]) for each in listed.json["keys"]] == [
+        ("laptop", ["inference"], ["fast"])
+    ]
+    assert api.post("/keys", {"name": "laptop"}).status == 409
+    assert api.post("/keys", {"routes": ["missing"]}).status == 404
+    assert api.post("/keys", {"permissions": ["admin"]}).status == 400
+    assert api.get("/keys", headers={"authorization": f"Bearer {key}"}).status == 403
+    assert api.delete("/keys/laptop").json == {"revoked": True}
+    assert api.delete("/keys/laptop").status == 404
+    assert api.get("/keys", headers={"authorization": f"Bearer {key}"}).status == 401
+    assert api.post("/keys", {}).json["name"].startswith("key-")

@@ -9,6 +9,7 @@ from pointsman.cli.commands import Commands
 from pointsman.cli.doctor import doctor
 from pointsman.cli.gateway import gateway
 from pointsman.cli.inference import inference
+from pointsman.cli.key import key
 from pointsman.cli.provider import provider
 from pointsman.cli.route import route
 from pointsman.cli.sandbox import sandbox
@@ -49,6 +50,7 @@ cli.add_command(gateway)
 cli.add_command(sandbox)
 cli.add_command(account)
 cli.add_command(inference)
+cli.add_command(key)
 cli.add_command(provider)
 cli.add_command(route)
 cli.add_command(status)

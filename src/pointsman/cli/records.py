@@ -10,12 +10,13 @@ from pointsman.core.provider import REDACTED
 from pointsman.core.route import DEFAULT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
-    from pointsman.rpc.gen.control_pb2 import Account, Route, RouteChange, SandboxToken
+    from pointsman.rpc.gen.control_pb2 import Account, Key, Route, RouteChange, SandboxToken
     from pointsman.rpc.gen.datamodel_pb2 import Provider
 
 _PROVIDER_HEAD = ("NAME", "TYPE", "CREDENTIAL_KEYS", "CONFIG_KEYS")
 _ROUTE_HEAD = ("NAME", "KIND", "PROVIDER", "MODEL", "TIMEOUT", "VERSION", "PROBLEM")
 _TOKEN_HEAD = ("NAME", "STATE", "ROUTE", "CREATED", "EXPIRES")
+_KEY_HEAD = ("NAME", "STATE", "PERMISSIONS", "ROUTES", "CREATED", "EXPIRES")
 _ACCOUNT_HEAD = ("NAME", "CREATED")
 NOT_CONFIGURED = "  Not configured"
 _NOUNS = {INFERENCE_LOCAL: "Gateway inference", SANDBOX_SYSTEM: "System inference"}
@@ -136,7 +137,7 @@ def change_json(change: "RouteChange") -> dict[str, Any]:
     }
 
 
-def token_state(token: "SandboxToken", now: float) -> str:
+def token_state(token: "SandboxToken | Key", now: float) -> str:
     """valid, expired or revoked."""
     if token.revoked_at_ms:
         return "revoked"
@@ -170,6 +171,38 @@ def token_json(token: "SandboxToken", now: float) -> dict[str, Any]:
         "created_at": moment(token.created_at_ms),
         "expires_at": moment(token.expires_at_ms),
         "revoked_at": moment(token.revoked_at_ms),
+    }
+
+
+def key_rows(keys: Sequence["Key"], now: float) -> list[str]:
+    """A table of keys."""
+    return _rows(
+        _KEY_HEAD,
+        [
+            (
+                each.name,
+                token_state(each, now),
+                ",".join(each.permissions),
+                ",".join(each.routes) or "all",
+                moment(each.created_at_ms) or "-",
+                moment(each.expires_at_ms) or "never",
+            )
+            for each in keys
+        ],
+    )
+
+
+def key_json(key: "Key", now: float) -> dict[str, Any]:
+    """What may be known of a key; without routes it may use all of its account."""
+    return {
+        "name": key.name,
+        "account": key.account,
+        "state": token_state(key, now),
+        "permissions": list(key.permissions),
+        "routes": list(key.routes),
+        "created_at": moment(key.created_at_ms),
+        "expires_at": moment(key.expires_at_ms),
+        "revoked_at": moment(key.revoked_at_ms),
     }
 
 

@@ -20,6 +20,7 @@ from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.data_listener import DataListener
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
+from pointsman.gateway.keys import Keys
 from pointsman.gateway.listeners import bind_sockets, ssl_context
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.probe import Prober
@@ -50,6 +51,7 @@ def make_control_plane(
         providers=Providers(store, clock, lambda: str(uuid.uuid4()), say),
         routes=Routes(store, Prober().verify, say),
         sandbox_tokens=SandboxTokens(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
+        keys=Keys(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         accounts=Accounts(store, clock),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say),
         authenticator=Authenticator(store, admin_token, clock),

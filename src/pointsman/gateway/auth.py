@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.control_errors import NotFound, Unauthenticated
+from pointsman.core.data_key import KEY_PREFIX, DataKey
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.store.interface import Store
@@ -23,6 +24,8 @@ class Identity:
     """The account that is worked on."""
     is_admin: bool = False
     sandbox_token: SandboxToken | None = None
+    data_key: DataKey | None = None
+    """A key of the data listener; it opens nothing of the control plane."""
 
 
 def digest_of(token: str) -> bytes:
@@ -31,13 +34,13 @@ def digest_of(token: str) -> bytes:
 
 
 class Authenticator:
-    """Knows the admin's token and, by the store, those of sandboxes."""
+    """Knows the admin's token and, by the store, those of sandboxes and the keys of the data listener."""
 
     def __init__(self, store: Store, admin_token: Secret, clock: Callable[[], float]) -> None:
         self._store = store
         self._admin_digest = digest_of(admin_token.reveal())
         self._clock = clock
-        self._known: dict[bytes, SandboxToken] = {}
+        self._known: dict[bytes, SandboxToken | DataKey] = {}
         self._known_at = -1
         """The store's generation that `_known` belongs to."""
 
@@ -49,9 +52,13 @@ class Authenticator:
         # Digests are compared, in constant time: of a token, its length included, timing tells nothing.
         if hmac.compare_digest(digest, self._admin_digest):
             return Identity(DEFAULT_ACCOUNT, is_admin=True)
-        token = await self._sandbox_token(digest)
+        is_key = bearer.startswith(KEY_PREFIX)
+        token = await self._token(digest, is_key=is_key)
         if token is None or not token.is_valid(self._clock()):
-            raise Unauthenticated("the token is not valid, or no longer; make one: pointsman sandbox token create NAME")
+            what, make = ("key", "key") if is_key else ("token", "sandbox token")
+            raise Unauthenticated(f"the {what} is not valid, or no longer; make one: pointsman {make} create NAME")
+        if isinstance(token, DataKey):
+            return Identity(token.account, data_key=token)
         return Identity(token.account, sandbox_token=token)
 
     async def admin_of(self, account: str) -> Identity:
@@ -62,14 +69,14 @@ class Authenticator:
                     raise NotFound(f"there is no account {account[:64]!r}; see: pointsman account list")
         return Identity(account, is_admin=True)
 
-    async def _sandbox_token(self, digest: bytes) -> SandboxToken | None:
+    async def _token(self, digest: bytes, *, is_key: bool) -> SandboxToken | DataKey | None:
         generation = await self._store.generation()
         if generation != self._known_at:
             self._known, self._known_at = {}, generation
         token = self._known.get(digest)
         if token is None:
             async with self._store.read() as reader:
-                token = await reader.sandbox_token_by_digest(digest)
+                token = await (reader.key_by_digest(digest) if is_key else reader.sandbox_token_by_digest(digest))
             # The digest was found by an index; this says so in constant time, whatever the database compares like.
             if token is None or not hmac.compare_digest(token.digest, digest):
                 return None

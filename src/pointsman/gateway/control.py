@@ -9,6 +9,7 @@ from pointsman.core.version import VERSION
 from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
+from pointsman.gateway.keys import Keys
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
@@ -38,6 +39,7 @@ class ControlPlane:
     providers: Providers
     routes: Routes
     sandbox_tokens: SandboxTokens
+    keys: Keys
     accounts: Accounts
     bundles: Bundles
     authenticator: Authenticator

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from pointsman.core.account import Account
 from pointsman.core.candidate import Candidate, make_bundle
+from pointsman.core.data_key import DataKey
 from pointsman.core.endpoint import Endpoint, parse_endpoint
 from pointsman.core.protocols import normalize_protocols
 from pointsman.core.provider import REDACTED, Provider, ProviderDraft
@@ -58,6 +59,19 @@ def token_message(token: SandboxToken) -> control_pb2.SandboxToken:
         created_at_ms=_milliseconds(token.created_at),
         expires_at_ms=_milliseconds(token.expires_at),
         revoked_at_ms=_milliseconds(token.revoked_at),
+    )
+
+
+def key_message(key: DataKey) -> control_pb2.Key:
+    """A key of the data listener without what would let anyone use it."""
+    return control_pb2.Key(
+        name=key.name,
+        account=key.account,
+        permissions=key.permissions,
+        routes=key.routes,
+        created_at_ms=_milliseconds(key.created_at),
+        expires_at_ms=_milliseconds(key.expires_at),
+        revoked_at_ms=_milliseconds(key.revoked_at),
     )
 
 

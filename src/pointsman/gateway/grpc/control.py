@@ -6,8 +6,9 @@ import grpc.aio
 
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.grpc.gate import caller
+from pointsman.gateway.keys import KeyDraft
 from pointsman.gateway.routes import RouteChange, RouteEdit, RouteTarget
-from pointsman.rpc.convert import account_message, endpoint_messages, route_message, token_message
+from pointsman.rpc.convert import account_message, endpoint_messages, key_message, route_message, token_message
 from pointsman.rpc.gen import control_pb2 as pb
 from pointsman.rpc.gen import control_pb2_grpc
 
@@ -85,6 +86,22 @@ class ControlServicer(control_pb2_grpc.ControlServicer):
         """From now on it entitles to nothing."""
         revoked = await self._control.sandbox_tokens.revoke(caller().account, request.name.strip())
         return pb.RevokeSandboxTokenResponse(revoked=revoked)
+
+    async def CreateKey(self, request: pb.CreateKeyRequest, context: _Context) -> pb.CreateKeyResponse:
+        """A new key of the data listener; this answer is its only sight."""
+        draft = KeyDraft(
+            request.name.strip(), tuple(request.permissions), tuple(request.routes), request.lifetime_secs or None
+        )
+        key, secret = await self._control.keys.create(caller().account, draft)
+        return pb.CreateKeyResponse(key=key_message(key), secret=secret.reveal())
+
+    async def ListKeys(self, request: pb.ListKeysRequest, context: _Context) -> pb.ListKeysResponse:
+        """All of them, without what would let anyone use them."""
+        return pb.ListKeysResponse(keys=map(key_message, await self._control.keys.list(caller().account)))
+
+    async def RevokeKey(self, request: pb.RevokeKeyRequest, context: _Context) -> pb.RevokeKeyResponse:
+        """From now on it opens nothing."""
+        return pb.RevokeKeyResponse(revoked=await self._control.keys.revoke(caller().account, request.name.strip()))
 
     async def CreateAccount(self, request: pb.CreateAccountRequest, context: _Context) -> pb.Account:
         """A new owner of records."""

@@ -97,6 +97,8 @@ class Gate(grpc.aio.ServerInterceptor):
             return await self._authenticator.admin_of(_account(metadata))
         if method == HEALTH:
             return identity
+        if identity.data_key is not None:
+            raise NotPermitted("a key is for the data listener, and nothing else; use the admin's token")
         raise NotPermitted("a sandbox's token fetches its own bundle and nothing else; use the admin's")
 
 

@@ -47,6 +47,8 @@ class AdminRoute(APIRoute):
         authenticator: Authenticator = request.app.state.authenticator
         identity = await authenticator.identify(_bearer(request))
         if not identity.is_admin:
+            if identity.data_key is not None:
+                raise NotPermitted("a key is for the data listener, and nothing else; use the admin's token")
             raise NotPermitted("a sandbox's token may fetch its bundle, and nothing else; use the admin's token")
         names = request.headers.getlist(ACCOUNT_HEADER) or [DEFAULT_ACCOUNT]
         if len(names) > 1:

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from pointsman.core.account import Account
+from pointsman.core.data_key import DataKey
 from pointsman.core.provider import REDACTED, Provider
 from pointsman.core.route import Route, ValidatedEndpoint
 from pointsman.core.sandbox_token import SandboxToken
@@ -196,6 +197,56 @@ class SandboxTokenList(_Answer):
 
 class SandboxTokenRevocation(_Answer):
     """A token was revoked."""
+
+    revoked: bool
+
+
+class KeyAnswer(_Answer):
+    """What is known of a key of the data listener."""
+
+    name: str
+    permissions: list[str]
+    routes: list[str] = Field(description="The only ones it may use; none: all of the account.")
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+    @classmethod
+    def of(cls, key: DataKey) -> "KeyAnswer":
+        """What may be shown of a key."""
+        return cls(**_key_fields(key))
+
+
+class KeyMade(KeyAnswer):
+    """A new key. It is shown this once."""
+
+    key: str
+
+    @classmethod
+    def shown(cls, key: DataKey, secret: Secret) -> "KeyMade":
+        """The only sight of it."""
+        return cls(**_key_fields(key), key=secret.reveal())
+
+
+def _key_fields(key: DataKey) -> dict[str, Any]:
+    return {
+        "name": key.name,
+        "permissions": list(key.permissions),
+        "routes": list(key.routes),
+        "created_at": _time(key.created_at),
+        "expires_at": None if key.expires_at is None else _time(key.expires_at),
+        "revoked_at": None if key.revoked_at is None else _time(key.revoked_at),
+    }
+
+
+class KeyList(_Answer):
+    """All keys, by name; revoked ones too."""
+
+    keys: list[KeyAnswer]
+
+
+class KeyRevocation(_Answer):
+    """A key was revoked."""
 
     revoked: bool
 

@@ -38,6 +38,7 @@ def build_api(
     _add_providers(api, endpoints.ProviderEndpoints(control))
     _add_routes(api, endpoints.RouteEndpoints(control))
     _add_sandbox_tokens(api, endpoints.SandboxTokenEndpoints(control))
+    _add_keys(api, endpoints.KeyEndpoints(control))
     _add_accounts(api, endpoints.AccountEndpoints(control))
     made = document(api, version)
 
@@ -80,6 +81,13 @@ def _add_sandbox_tokens(api: FastAPI, tokens: endpoints.SandboxTokenEndpoints) -
     _add(api, "GET", many, tokens.list, operation_id="list_sandbox_tokens")
     _add(api, "POST", many, tokens.create, operation_id="create_sandbox_token", status_code=201)
     _add(api, "DELETE", one, tokens.revoke, operation_id="revoke_sandbox_token")
+
+
+def _add_keys(api: FastAPI, keys: endpoints.KeyEndpoints) -> None:
+    many, one = f"{BASE}/keys", f"{BASE}/keys/{{name}}"
+    _add(api, "GET", many, keys.list, operation_id="list_keys")
+    _add(api, "POST", many, keys.create, operation_id="create_key", status_code=201)
+    _add(api, "DELETE", one, keys.revoke, operation_id="revoke_key")
 
 
 def _add_accounts(api: FastAPI, accounts: endpoints.AccountEndpoints) -> None:

@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from pointsman.gateway.rest.admission import ACCOUNT_HEADER, PublicRoute
 from pointsman.gateway.rest.answers import ErrorAnswer, ErrorDetail
 
-_DESCRIPTION = """Providers, routes, sandbox tokens and accounts of one gateway.
+_DESCRIPTION = """Providers, routes, sandbox tokens, keys and accounts of one gateway.
 
 Every path but `/health` takes the admin's token: `Authorization: Bearer TOKEN`. Bodies are JSON in UTF-8 of at most
 1 MiB; unknown fields, converted types and repeated keys are refused. Credentials go in and never come out."""
@@ -16,7 +16,7 @@ Every path but `/health` takes the admin's token: `Authorization: Bearer TOKEN`.
 _ERRORS = {
     "400": "The request cannot be right, whatever is stored.",
     "401": "No token, or none that is valid.",
-    "403": "A sandbox's token; only the admin's may do this.",
+    "403": "A sandbox's token, or a key of the data listener; only the admin's token may do this.",
     "404": "The record, or the account, does not exist.",
     "409": "It exists already, is in use, or the provider did not answer as it must.",
     "413": "The body has over 1 MiB.",

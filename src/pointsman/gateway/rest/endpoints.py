@@ -116,6 +116,29 @@ class SandboxTokenEndpoints:
         return answers.SandboxTokenRevocation(revoked=True)
 
 
+class KeyEndpoints:
+    """`/keys`."""
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+
+    async def list(self, account: AccountName) -> answers.KeyList:
+        """All keys of the data listener by name; the keys themselves are not kept."""
+        return answers.KeyList(keys=[answers.KeyAnswer.of(each) for each in await self._control.keys.list(account)])
+
+    async def create(self, account: AccountName, body: requests.NewKey, response: Response) -> answers.KeyMade:
+        """Make a key for the data listener. It is shown in this answer, and never again."""
+        key, secret = await self._control.keys.create(account, body.draft())
+        response.headers["location"] = f"{BASE}/keys/{quote(key.name)}"
+        return answers.KeyMade.shown(key, secret)
+
+    async def revoke(self, account: AccountName, name: PathName) -> answers.KeyRevocation:
+        """Revoke a key; it opens nothing from then on."""
+        if not await self._control.keys.revoke(account, name):
+            raise NotFound(f"there is no key {name[:64]!r} that is not revoked; see {BASE}/keys")
+        return answers.KeyRevocation(revoked=True)
+
+
 class AccountEndpoints:
     """`/accounts`."""
 

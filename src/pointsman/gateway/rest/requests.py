@@ -5,9 +5,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from pointsman.core import provider as records
+from pointsman.core.data_key import INFERENCE, PERMISSIONS
 from pointsman.core.provider import ProviderDraft
 from pointsman.core.route import LONGEST_MODEL, LONGEST_TIMEOUT_SECONDS
 from pointsman.core.secret import Secret
+from pointsman.gateway.keys import MOST_ROUTES, KeyDraft
 from pointsman.gateway.providers import LARGEST_PAGE
 from pointsman.gateway.rest.refusals import looks_like_a_credential
 from pointsman.gateway.routes import RouteEdit, RouteTarget
@@ -134,6 +136,25 @@ class NewSandboxToken(_Request):
         default="", max_length=records.LONGEST_NAME, description="Where inference.local leads; empty: the shared route."
     )
     lifetime_seconds: Annotated[int, Field(ge=1, le=LONGEST_LIFETIME_SECONDS)] | None = None
+
+
+class NewKey(_Request):
+    """A key of the data listener to make."""
+
+    name: Name | None = Field(default=None, description=f"{_NAME_RULE} Made when it is left out.")
+    permissions: list[Annotated[str, AfterValidator(_no_credential)]] = Field(
+        default_factory=list,
+        max_length=len(PERMISSIONS),
+        description=f"{', '.join(PERMISSIONS)}; none: {INFERENCE}.",
+    )
+    routes: list[Name] = Field(
+        default_factory=list, max_length=MOST_ROUTES, description="The only ones it may use; none: all of the account."
+    )
+    lifetime_seconds: Annotated[int, Field(ge=1, le=LONGEST_LIFETIME_SECONDS)] | None = None
+
+    def draft(self) -> KeyDraft:
+        """The same for an operation."""
+        return KeyDraft(self.name or "", tuple(self.permissions), tuple(self.routes), self.lifetime_seconds)
 
 
 class NewAccount(_Request):

@@ -32,9 +32,15 @@ class Route(_message.Message):
     TIMEOUT_SECS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    CANDIDATES_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    FALLBACK_FIELD_NUMBER: _builtins.int
+    REQUEST_TIMEOUT_SECS_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    VIA_GATEWAY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     kind: _builtins.str
-    """direct."""
+    """direct, chain or alias."""
     provider_name: _builtins.str
     model: _builtins.str
     timeout_secs: _builtins.int
@@ -43,6 +49,20 @@ class Route(_message.Message):
     """Starts at 1, grows with every change, and is never used twice for a name."""
     problem: _builtins.str
     """Why sandboxes do not get this route at present; empty when they do."""
+    strategy: _builtins.str
+    """Of a chain: in_order, weighted or least_used."""
+    fallback: _builtins.str
+    """Of a chain: the provider that answers when all others do not; empty for none."""
+    request_timeout_secs: _builtins.int
+    """Of a chain, all attempts together; 0 means the default, 300 s."""
+    target: _builtins.str
+    """Of an alias: the named route that it leads to. Its other fields are empty."""
+    via_gateway: _builtins.bool
+    """Of a direct route: whether sandboxes reach it through the gateway's data listener."""
+    @_builtins.property
+    def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteCandidate]:
+        """Of a chain; its provider_name and model are empty."""
+
     def __init__(
         self,
         *,
@@ -53,14 +73,43 @@ class Route(_message.Message):
         timeout_secs: _builtins.int = ...,
         version: _builtins.int = ...,
         problem: _builtins.str = ...,
+        candidates: _abc.Iterable[Global___RouteCandidate] | None = ...,
+        strategy: _builtins.str = ...,
+        fallback: _builtins.str = ...,
+        request_timeout_secs: _builtins.int = ...,
+        target: _builtins.str = ...,
+        via_gateway: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "model", b"model", "name", b"name", "problem", b"problem", "provider_name", b"provider_name", "timeout_secs", b"timeout_secs", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "fallback", b"fallback", "kind", b"kind", "model", b"model", "name", b"name", "problem", b"problem", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "target", b"target", "timeout_secs", b"timeout_secs", "version", b"version", "via_gateway", b"via_gateway"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Route: _TypeAlias = Route  # noqa: Y015
+
+@_typing.final
+class RouteCandidate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_NAME_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    provider_name: _builtins.str
+    model: _builtins.str
+    """Empty: the MODEL of the provider's config."""
+    def __init__(
+        self,
+        *,
+        provider_name: _builtins.str = ...,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "provider_name", b"provider_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RouteCandidate: _TypeAlias = RouteCandidate  # noqa: Y015
 
 @_typing.final
 class RouteChange(_message.Message):
@@ -99,6 +148,12 @@ class SetRouteRequest(_message.Message):
     TIMEOUT_SECS_FIELD_NUMBER: _builtins.int
     NO_VERIFY_FIELD_NUMBER: _builtins.int
     CREATE_ONLY_FIELD_NUMBER: _builtins.int
+    CANDIDATES_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    FALLBACK_FIELD_NUMBER: _builtins.int
+    REQUEST_TIMEOUT_SECS_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    VIA_GATEWAY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     provider_name: _builtins.str
     model: _builtins.str
@@ -106,6 +161,15 @@ class SetRouteRequest(_message.Message):
     no_verify: _builtins.bool
     create_only: _builtins.bool
     """ALREADY_EXISTS instead of pointing an existing route elsewhere."""
+    strategy: _builtins.str
+    fallback: _builtins.str
+    request_timeout_secs: _builtins.int
+    target: _builtins.str
+    via_gateway: _builtins.bool
+    @_builtins.property
+    def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteCandidate]:
+        """Candidates make it a chain, a target makes it an alias; with neither it is direct."""
+
     def __init__(
         self,
         *,
@@ -115,10 +179,16 @@ class SetRouteRequest(_message.Message):
         timeout_secs: _builtins.int = ...,
         no_verify: _builtins.bool = ...,
         create_only: _builtins.bool = ...,
+        candidates: _abc.Iterable[Global___RouteCandidate] | None = ...,
+        strategy: _builtins.str = ...,
+        fallback: _builtins.str = ...,
+        request_timeout_secs: _builtins.int = ...,
+        target: _builtins.str = ...,
+        via_gateway: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_only", b"create_only", "model", b"model", "name", b"name", "no_verify", b"no_verify", "provider_name", b"provider_name", "timeout_secs", b"timeout_secs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "create_only", b"create_only", "fallback", b"fallback", "model", b"model", "name", b"name", "no_verify", b"no_verify", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "target", b"target", "timeout_secs", b"timeout_secs", "via_gateway", b"via_gateway"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -133,11 +203,24 @@ class UpdateRouteRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     TIMEOUT_SECS_FIELD_NUMBER: _builtins.int
     NO_VERIFY_FIELD_NUMBER: _builtins.int
+    CANDIDATES_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    FALLBACK_FIELD_NUMBER: _builtins.int
+    REQUEST_TIMEOUT_SECS_FIELD_NUMBER: _builtins.int
+    VIA_GATEWAY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     provider_name: _builtins.str
     model: _builtins.str
     timeout_secs: _builtins.int
     no_verify: _builtins.bool
+    strategy: _builtins.str
+    fallback: _builtins.str
+    request_timeout_secs: _builtins.int
+    via_gateway: _builtins.bool
+    @_builtins.property
+    def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteCandidate]:
+        """None: the candidates stay. A chain has at least one."""
+
     def __init__(
         self,
         *,
@@ -146,23 +229,44 @@ class UpdateRouteRequest(_message.Message):
         model: _builtins.str | None = ...,
         timeout_secs: _builtins.int | None = ...,
         no_verify: _builtins.bool = ...,
+        candidates: _abc.Iterable[Global___RouteCandidate] | None = ...,
+        strategy: _builtins.str | None = ...,
+        fallback: _builtins.str | None = ...,
+        request_timeout_secs: _builtins.int | None = ...,
+        via_gateway: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_provider_name", b"_provider_name", "_timeout_secs", b"_timeout_secs", "model", b"model", "provider_name", b"provider_name", "timeout_secs", b"timeout_secs"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fallback", b"_fallback", "_model", b"_model", "_provider_name", b"_provider_name", "_request_timeout_secs", b"_request_timeout_secs", "_strategy", b"_strategy", "_timeout_secs", b"_timeout_secs", "_via_gateway", b"_via_gateway", "fallback", b"fallback", "model", b"model", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "timeout_secs", b"timeout_secs", "via_gateway", b"via_gateway"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_provider_name", b"_provider_name", "_timeout_secs", b"_timeout_secs", "model", b"model", "name", b"name", "no_verify", b"no_verify", "provider_name", b"provider_name", "timeout_secs", b"timeout_secs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fallback", b"_fallback", "_model", b"_model", "_provider_name", b"_provider_name", "_request_timeout_secs", b"_request_timeout_secs", "_strategy", b"_strategy", "_timeout_secs", b"_timeout_secs", "_via_gateway", b"_via_gateway", "candidates", b"candidates", "fallback", b"fallback", "model", b"model", "name", b"name", "no_verify", b"no_verify", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "timeout_secs", b"timeout_secs", "via_gateway", b"via_gateway"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__fallback: _TypeAlias = _typing.Literal["fallback"]  # noqa: Y015
+    _WhichOneofArgType__fallback: _TypeAlias = _typing.Literal["_fallback", b"_fallback"]  # noqa: Y015
     _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
     _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__provider_name: _TypeAlias = _typing.Literal["provider_name"]  # noqa: Y015
     _WhichOneofArgType__provider_name: _TypeAlias = _typing.Literal["_provider_name", b"_provider_name"]  # noqa: Y015
+    _WhichOneofReturnType__request_timeout_secs: _TypeAlias = _typing.Literal["request_timeout_secs"]  # noqa: Y015
+    _WhichOneofArgType__request_timeout_secs: _TypeAlias = _typing.Literal["_request_timeout_secs", b"_request_timeout_secs"]  # noqa: Y015
+    _WhichOneofReturnType__strategy: _TypeAlias = _typing.Literal["strategy"]  # noqa: Y015
+    _WhichOneofArgType__strategy: _TypeAlias = _typing.Literal["_strategy", b"_strategy"]  # noqa: Y015
     _WhichOneofReturnType__timeout_secs: _TypeAlias = _typing.Literal["timeout_secs"]  # noqa: Y015
     _WhichOneofArgType__timeout_secs: _TypeAlias = _typing.Literal["_timeout_secs", b"_timeout_secs"]  # noqa: Y015
+    _WhichOneofReturnType__via_gateway: _TypeAlias = _typing.Literal["via_gateway"]  # noqa: Y015
+    _WhichOneofArgType__via_gateway: _TypeAlias = _typing.Literal["_via_gateway", b"_via_gateway"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fallback) -> _WhichOneofReturnType__fallback | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__provider_name) -> _WhichOneofReturnType__provider_name | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__request_timeout_secs) -> _WhichOneofReturnType__request_timeout_secs | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__strategy) -> _WhichOneofReturnType__strategy | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__timeout_secs) -> _WhichOneofReturnType__timeout_secs | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__via_gateway) -> _WhichOneofReturnType__via_gateway | None: ...
 
 Global___UpdateRouteRequest: _TypeAlias = UpdateRouteRequest  # noqa: Y015
 
@@ -464,6 +568,179 @@ class RevokeSandboxTokenResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeSandboxTokenResponse: _TypeAlias = RevokeSandboxTokenResponse  # noqa: Y015
+
+@_typing.final
+class Key(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    PERMISSIONS_FIELD_NUMBER: _builtins.int
+    ROUTES_FIELD_NUMBER: _builtins.int
+    CREATED_AT_MS_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    REVOKED_AT_MS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    account: _builtins.str
+    created_at_ms: _builtins.int
+    expires_at_ms: _builtins.int
+    """0: never."""
+    revoked_at_ms: _builtins.int
+    """0: not revoked."""
+    @_builtins.property
+    def permissions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def routes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The only routes that it may use; empty for all of its account."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        account: _builtins.str = ...,
+        permissions: _abc.Iterable[_builtins.str] | None = ...,
+        routes: _abc.Iterable[_builtins.str] | None = ...,
+        created_at_ms: _builtins.int = ...,
+        expires_at_ms: _builtins.int = ...,
+        revoked_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "created_at_ms", b"created_at_ms", "expires_at_ms", b"expires_at_ms", "name", b"name", "permissions", b"permissions", "revoked_at_ms", b"revoked_at_ms", "routes", b"routes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Key: _TypeAlias = Key  # noqa: Y015
+
+@_typing.final
+class CreateKeyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PERMISSIONS_FIELD_NUMBER: _builtins.int
+    ROUTES_FIELD_NUMBER: _builtins.int
+    LIFETIME_SECS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    lifetime_secs: _builtins.int
+    """0: never expires."""
+    @_builtins.property
+    def permissions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Empty: inference."""
+
+    @_builtins.property
+    def routes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        permissions: _abc.Iterable[_builtins.str] | None = ...,
+        routes: _abc.Iterable[_builtins.str] | None = ...,
+        lifetime_secs: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lifetime_secs", b"lifetime_secs", "name", b"name", "permissions", b"permissions", "routes", b"routes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateKeyRequest: _TypeAlias = CreateKeyRequest  # noqa: Y015
+
+@_typing.final
+class CreateKeyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """Shown once; only its digest is kept."""
+    @_builtins.property
+    def key(self) -> Global___Key: ...
+    def __init__(
+        self,
+        *,
+        key: Global___Key | None = ...,
+        secret: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateKeyResponse: _TypeAlias = CreateKeyResponse  # noqa: Y015
+
+@_typing.final
+class ListKeysRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListKeysRequest: _TypeAlias = ListKeysRequest  # noqa: Y015
+
+@_typing.final
+class ListKeysResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEYS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___Key]: ...
+    def __init__(
+        self,
+        *,
+        keys: _abc.Iterable[Global___Key] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListKeysResponse: _TypeAlias = ListKeysResponse  # noqa: Y015
+
+@_typing.final
+class RevokeKeyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeKeyRequest: _TypeAlias = RevokeKeyRequest  # noqa: Y015
+
+@_typing.final
+class RevokeKeyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVOKED_FIELD_NUMBER: _builtins.int
+    revoked: _builtins.bool
+    def __init__(
+        self,
+        *,
+        revoked: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revoked", b"revoked"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeKeyResponse: _TypeAlias = RevokeKeyResponse  # noqa: Y015
 
 @_typing.final
 class Account(_message.Message):

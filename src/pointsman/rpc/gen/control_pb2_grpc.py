@@ -79,6 +79,21 @@ class ControlStub:
                 request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeSandboxTokenRequest.SerializeToString,
                 response_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeSandboxTokenResponse.FromString,
                 _registered_method=True)
+        self.CreateKey = channel.unary_unary(
+                '/pointsman.v1.Control/CreateKey',
+                request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.CreateKeyRequest.SerializeToString,
+                response_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.CreateKeyResponse.FromString,
+                _registered_method=True)
+        self.ListKeys = channel.unary_unary(
+                '/pointsman.v1.Control/ListKeys',
+                request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListKeysRequest.SerializeToString,
+                response_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListKeysResponse.FromString,
+                _registered_method=True)
+        self.RevokeKey = channel.unary_unary(
+                '/pointsman.v1.Control/RevokeKey',
+                request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeKeyRequest.SerializeToString,
+                response_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeKeyResponse.FromString,
+                _registered_method=True)
         self.CreateAccount = channel.unary_unary(
                 '/pointsman.v1.Control/CreateAccount',
                 request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.CreateAccountRequest.SerializeToString,
@@ -156,6 +171,25 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateKey(self, request, context):
+        """Keys of the data listener.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListKeys(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeKey(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateAccount(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -221,6 +255,21 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.RevokeSandboxToken,
                     request_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeSandboxTokenRequest.FromString,
                     response_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeSandboxTokenResponse.SerializeToString,
+            ),
+            'CreateKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateKey,
+                    request_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.CreateKeyRequest.FromString,
+                    response_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.CreateKeyResponse.SerializeToString,
+            ),
+            'ListKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListKeys,
+                    request_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListKeysRequest.FromString,
+                    response_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListKeysResponse.SerializeToString,
+            ),
+            'RevokeKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeKey,
+                    request_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeKeyRequest.FromString,
+                    response_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeKeyResponse.SerializeToString,
             ),
             'CreateAccount': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateAccount,
@@ -481,6 +530,87 @@ class Control:
             '/pointsman.v1.Control/RevokeSandboxToken',
             pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeSandboxTokenRequest.SerializeToString,
             pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeSandboxTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pointsman.v1.Control/CreateKey',
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.CreateKeyRequest.SerializeToString,
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.CreateKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pointsman.v1.Control/ListKeys',
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.ListKeysRequest.SerializeToString,
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.ListKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pointsman.v1.Control/RevokeKey',
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeKeyRequest.SerializeToString,
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.RevokeKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,10 @@ class ControlStub:
     CreateSandboxToken: _grpc.UnaryUnaryMultiCallable[_control_pb2.CreateSandboxTokenRequest, _control_pb2.CreateSandboxTokenResponse]
     ListSandboxTokens: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListSandboxTokensRequest, _control_pb2.ListSandboxTokensResponse]
     RevokeSandboxToken: _grpc.UnaryUnaryMultiCallable[_control_pb2.RevokeSandboxTokenRequest, _control_pb2.RevokeSandboxTokenResponse]
+    CreateKey: _grpc.UnaryUnaryMultiCallable[_control_pb2.CreateKeyRequest, _control_pb2.CreateKeyResponse]
+    """Keys of the data listener."""
+    ListKeys: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListKeysRequest, _control_pb2.ListKeysResponse]
+    RevokeKey: _grpc.UnaryUnaryMultiCallable[_control_pb2.RevokeKeyRequest, _control_pb2.RevokeKeyResponse]
     CreateAccount: _grpc.UnaryUnaryMultiCallable[_control_pb2.CreateAccountRequest, _control_pb2.Account]
     ListAccounts: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListAccountsRequest, _control_pb2.ListAccountsResponse]
     GetStatus: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetStatusRequest, _control_pb2.GetStatusResponse]
@@ -64,6 +68,10 @@ class ControlAsyncStub(ControlStub):
     CreateSandboxToken: _aio.UnaryUnaryMultiCallable[_control_pb2.CreateSandboxTokenRequest, _control_pb2.CreateSandboxTokenResponse]  # type: ignore[assignment]
     ListSandboxTokens: _aio.UnaryUnaryMultiCallable[_control_pb2.ListSandboxTokensRequest, _control_pb2.ListSandboxTokensResponse]  # type: ignore[assignment]
     RevokeSandboxToken: _aio.UnaryUnaryMultiCallable[_control_pb2.RevokeSandboxTokenRequest, _control_pb2.RevokeSandboxTokenResponse]  # type: ignore[assignment]
+    CreateKey: _aio.UnaryUnaryMultiCallable[_control_pb2.CreateKeyRequest, _control_pb2.CreateKeyResponse]  # type: ignore[assignment]
+    """Keys of the data listener."""
+    ListKeys: _aio.UnaryUnaryMultiCallable[_control_pb2.ListKeysRequest, _control_pb2.ListKeysResponse]  # type: ignore[assignment]
+    RevokeKey: _aio.UnaryUnaryMultiCallable[_control_pb2.RevokeKeyRequest, _control_pb2.RevokeKeyResponse]  # type: ignore[assignment]
     CreateAccount: _aio.UnaryUnaryMultiCallable[_control_pb2.CreateAccountRequest, _control_pb2.Account]  # type: ignore[assignment]
     ListAccounts: _aio.UnaryUnaryMultiCallable[_control_pb2.ListAccountsRequest, _control_pb2.ListAccountsResponse]  # type: ignore[assignment]
     GetStatus: _aio.UnaryUnaryMultiCallable[_control_pb2.GetStatusRequest, _control_pb2.GetStatusResponse]  # type: ignore[assignment]
@@ -134,6 +142,28 @@ class ControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.RevokeSandboxTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.RevokeSandboxTokenResponse, _abc.Awaitable[_control_pb2.RevokeSandboxTokenResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CreateKey(
+        self,
+        request: _control_pb2.CreateKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.CreateKeyResponse, _abc.Awaitable[_control_pb2.CreateKeyResponse]]:
+        """Keys of the data listener."""
+
+    @_abc_1.abstractmethod
+    def ListKeys(
+        self,
+        request: _control_pb2.ListKeysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ListKeysResponse, _abc.Awaitable[_control_pb2.ListKeysResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RevokeKey(
+        self,
+        request: _control_pb2.RevokeKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.RevokeKeyResponse, _abc.Awaitable[_control_pb2.RevokeKeyResponse]]: ...
 
     @_abc_1.abstractmethod
     def CreateAccount(

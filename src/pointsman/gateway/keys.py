@@ -1,0 +1,93 @@
+"""Operations on the keys of the data listener."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pointsman.core.control_errors import InvalidRequest, NotFound
+from pointsman.core.data_key import INFERENCE, KEY_PREFIX, PERMISSIONS, DataKey
+from pointsman.core.provider import check_name
+from pointsman.core.route import RESERVED_NAMES
+from pointsman.core.secret import Secret
+from pointsman.gateway.auth import digest_of
+from pointsman.gateway.sandbox_tokens import LONGEST_LIFETIME_SECONDS
+from pointsman.store.interface import Store
+
+MOST_ROUTES = 64
+"""That one key names; without any it may use all of its account."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDraft:
+    """What a key is to be."""
+
+    name: str = ""
+    """Empty: one is made."""
+    permissions: tuple[str, ...] = ()
+    """Empty: `inference`."""
+    routes: tuple[str, ...] = ()
+    """Empty: all of the account, those made later included."""
+    lifetime_seconds: int | None = None
+
+
+class Keys:
+    """Makes, lists and revokes them. `random_text` gives 256 random bits as URL-safe text."""
+
+    def __init__(
+        self, store: Store, clock: Callable[[], float], random_text: Callable[[], str], say: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._random_text = random_text
+        self._say = say
+
+    async def create(self, account: str, draft: KeyDraft) -> tuple[DataKey, Secret]:
+        """A new key, and the only sight of it. Raises InvalidRequest, NotFound (a route) or AlreadyExists."""
+        _check(draft)
+        secret, now = Secret(KEY_PREFIX + self._random_text()), self._clock()
+        expires = None if draft.lifetime_seconds is None else now + draft.lifetime_seconds
+        permissions = tuple(dict.fromkeys(draft.permissions)) or (INFERENCE,)
+        routes = tuple(dict.fromkeys(draft.routes))
+        digest = digest_of(secret.reveal())
+        key = DataKey(account, draft.name or _made_name(digest), digest, now, permissions, routes, expires)
+        async with self._store.write() as writer:
+            for route in routes:
+                if await writer.route(account, route) is None:
+                    raise NotFound(f"there is no route {route[:64]!r}; see: pointsman route list")
+            await writer.insert_key(key)
+        limited = f", routes {', '.join(routes)}" if routes else ""
+        self._say(f"key {key.name} of {account}: created, may {', '.join(permissions)}{limited}")
+        return key, secret
+
+    async def list(self, account: str) -> Sequence[DataKey]:
+        """All of an account's, revoked ones included, by name."""
+        async with self._store.read() as reader:
+            return await reader.keys(account)
+
+    async def revoke(self, account: str, name: str) -> bool:
+        """Whether there was one to revoke. It opens nothing from now on."""
+        async with self._store.write() as writer:
+            revoked = await writer.revoke_key(account, name, self._clock())
+        if revoked:
+            self._say(f"key {name} of {account}: revoked")
+        return revoked
+
+
+def _made_name(digest: bytes) -> str:
+    return f"key-{digest.hex()[:8]}"
+
+
+def _check(draft: KeyDraft) -> None:
+    if draft.name:
+        check_name(draft.name, "key's name")
+    lifetime = draft.lifetime_seconds
+    if lifetime is not None and not 0 < lifetime <= LONGEST_LIFETIME_SECONDS:
+        raise InvalidRequest(f"a lifetime of {lifetime} s; between 1 and {LONGEST_LIFETIME_SECONDS}")
+    for permission in draft.permissions:
+        if permission not in PERMISSIONS:
+            raise InvalidRequest(f"there is no permission {permission[:64]!r}; there are {', '.join(PERMISSIONS)}")
+    if len(draft.routes) > MOST_ROUTES:
+        raise InvalidRequest(f"{len(draft.routes)} routes; at most {MOST_ROUTES}, or none for all of the account")
+    for route in draft.routes:
+        if route in RESERVED_NAMES:
+            raise InvalidRequest(f"{route} is for sandboxes; name a route of 'pointsman route create'")
+        check_name(route, "route's name")
