@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from pointsman.core.data_key import DataKey
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
-from pointsman.core.model_table import ModelTable
+from pointsman.core.model_table import ModelAccess, ModelTable
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener
 from pointsman.proxy.memory_ledger import MemoryLedger
@@ -43,11 +44,15 @@ class DataDoor:
         self.table = table
         self.is_open = True
         self.ledger = MemoryLedger()
+        self.keys: dict[bytes, tuple[DataKey, ModelTable]] = {}
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()
         self._lines = io.StringIO()
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="data door")
+
+    def _access(self) -> ModelAccess:
+        return ModelAccess({"default": self.table}, self.keys)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -65,7 +70,7 @@ class DataDoor:
 
     async def _open(self) -> None:
         self.log = OperationLog(lines=self._lines, wall_clock=time.time)
-        models = Models(lambda: self.table, is_open=self.is_open)
+        models = Models(self._access, time.time, is_open=self.is_open)
         self.listener = DataListener(
             self.log, self._is_healthy, models, self.ledger, limits=self._limits, clock=self.clock
         )

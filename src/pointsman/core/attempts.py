@@ -73,7 +73,7 @@ class Skipped:
 
     provider: str
     reason: str
-    """`quota_daily`, `quota_minute`, `exhausted`, `no_weight`, `dialect` or `auth_error`."""
+    """`quota_daily`, `quota_minute`, `exhausted`, `no_weight`, `dialect`, `auth_error` or `uncounted`."""
     until: float = 0.0
     """Seconds since the epoch when it may be tried again; 0 when nobody knows."""
 

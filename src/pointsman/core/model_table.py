@@ -1,10 +1,11 @@
 """What the names that clients put into `model` lead to, at one moment."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from pointsman.core.attempts import Chain
 from pointsman.core.candidate import Candidate
+from pointsman.core.data_key import DataKey
 
 Target = Candidate | Chain
 """A direct route's one candidate, or a chain."""
@@ -28,3 +29,21 @@ class ModelTable:
     def protocols(self) -> frozenset[str]:
         """What is spoken at all."""
         return frozenset(protocol for target in self.targets.values() for protocol in target.protocols)
+
+    def only(self, names: Container[str]) -> "ModelTable":
+        """The same for whoever may use some routes and no other."""
+        kept = {name: target for name, target in self.targets.items() if name in names}
+        return ModelTable(kept, self.default if self.default in kept else "")
+
+
+NO_MODELS = ModelTable()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAccess:
+    """Who may use what, at one moment."""
+
+    accounts: Mapping[str, ModelTable] = field(default_factory=dict)
+    """By account."""
+    keys: Mapping[bytes, tuple[DataKey, ModelTable]] = field(default_factory=dict)
+    """By digest."""

@@ -30,14 +30,17 @@ from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
 from pointsman.proxy.memory import freeze_garbage
-from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
 from pointsman.proxy.process import bound_address, open_files, ready_text, until_signalled
+from pointsman.store.quota_ledger import SqlQuotaLedger
+from pointsman.store.quota_postgresql import open_postgresql_ledger
+from pointsman.store.quota_sqlite import open_sqlite_ledger
 from pointsman.store.settings import StoreSettings
 from pointsman.store.sql import SqlStore, open_store
 
 _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
+_QUOTA_FILE = "quota.db"
 _FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMITS.connections + 256
 """As many clients as the listeners take, and our own: the database, upstreams that are verified, libraries."""
 
@@ -78,8 +81,8 @@ async def run_gateway(settings: Settings) -> int:
         grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)
         routes = ModelRoutes(store, log.say)
         await stack.enter_async_context(following(routes))
-        models = Models(lambda: routes.table, is_open=settings.listen.data.is_loopback)
-        data = DataListener(log, control.healthy, models, MemoryLedger())
+        models = Models(lambda: routes.access, time.time, is_open=settings.listen.data.is_loopback)
+        data = DataListener(log, control.healthy, models, await _open_ledger(settings, stack))
         stack.push_async_callback(data.close)
         await data.serve(sockets.data, ssl_context(settings.tls))
         control_server = ControlServer(build_api(control, VERSION, log.say), sockets.control, ssl_context(settings.tls))
@@ -91,6 +94,19 @@ async def run_gateway(settings: Settings) -> int:
         await stop.wait()
         restore()
     return 0
+
+
+async def _open_ledger(settings: Settings, stack: contextlib.AsyncExitStack) -> SqlQuotaLedger:
+    """Counters beside the store: a file of their own, or its PostgreSQL. Looked at again and again for others'."""
+    url = settings.database_url.reveal()
+    if url.startswith("sqlite:"):
+        ledger = await open_sqlite_ledger(settings.data_dir / _QUOTA_FILE, time.time())
+    else:
+        ledger = await open_postgresql_ledger(url, time.time())
+    stack.push_async_callback(ledger.close)
+    watching = asyncio.get_running_loop().create_task(ledger.watch(time.time), name="quota ledger")
+    stack.callback(watching.cancel)
+    return ledger
 
 
 async def _stop_control(server: ControlServer, serving: "asyncio.Task[None]") -> None:

@@ -1,6 +1,5 @@
 """Whose token it is. One place for every protocol; what an identity may do is decided by whoever asks."""
 
-import hashlib
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pointsman.core.control_errors import NotFound, Unauthenticated
 from pointsman.core.data_key import KEY_PREFIX, DataKey
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
+from pointsman.core.token_digest import digest_of
 from pointsman.store.interface import Store
 
 _MOST_KEPT = 10_000
@@ -26,11 +26,6 @@ class Identity:
     sandbox_token: SandboxToken | None = None
     data_key: DataKey | None = None
     """A key of the data listener; it opens nothing of the control plane."""
-
-
-def digest_of(token: str) -> bytes:
-    """What is kept of a token. Tokens that we make have 256 random bits, so a slow hash would protect nothing more."""
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
 class Authenticator:

@@ -8,7 +8,7 @@ from pointsman.core.data_key import INFERENCE, KEY_PREFIX, PERMISSIONS, DataKey
 from pointsman.core.provider import check_name
 from pointsman.core.route import RESERVED_NAMES
 from pointsman.core.secret import Secret
-from pointsman.gateway.auth import digest_of
+from pointsman.core.token_digest import digest_of
 from pointsman.gateway.sandbox_tokens import LONGEST_LIFETIME_SECONDS
 from pointsman.store.interface import Store
 

@@ -1,74 +1,102 @@
-"""What the data listener's clients may name, kept at what the store says.
+"""What the data listener's clients may name, and who they are, kept at what the store says.
 
-Every route but the two that sandboxes know is a name here. The table is compiled when the store's generation has
-changed, which is asked a few times a second; requests never wait for the store.
+Every route but the two that sandboxes know is a name here. All is compiled when the store's generation has changed,
+which is asked a few times a second; requests never wait for the store.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
-from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError
-from pointsman.core.model_table import ModelTable, Target
-from pointsman.core.route import RESERVED_NAMES
-from pointsman.routing.resolve import resolve
-from pointsman.store.interface import Store
+from pointsman.core.model_table import ModelAccess, ModelTable, Target
+from pointsman.core.provider import Provider
+from pointsman.core.route import CHAIN, DIRECT, RESERVED_NAMES, Route
+from pointsman.routing.members import chain_of
+from pointsman.routing.resolve import Unresolvable, resolve
+from pointsman.store.interface import Reader, Store
 
 _LOOK_SECONDS = 0.25
 """Between two looks at the generation: so late a change is in force, whoever has made it."""
 
 
 class ModelRoutes:
-    """`table` is what is in force now. While the store is away it stays as it was."""
+    """`access` is what is in force now. While the store is away it stays as it was."""
 
     def __init__(self, store: Store, say: Callable[[str], None]) -> None:
         self._store = store
         self._say = say
         self._generation = -1
-        self._told: dict[str, str] = {}
-        self.table = ModelTable()
+        self._told: dict[tuple[str, str], str] = {}
+        self.access = ModelAccess()
 
     async def refresh(self) -> None:
         """Look once. Raises ControlError when the store does not answer."""
         generation = await self._store.generation()
         if generation == self._generation:
             return
-        candidates: dict[str, Target] = {}
+        accounts, keys = {}, {}
         async with self._store.read() as reader:
-            for route in await reader.routes(DEFAULT_ACCOUNT):
-                if route.name in RESERVED_NAMES:
-                    continue
-                provider = await reader.provider(DEFAULT_ACCOUNT, route.provider_name)
-                problem = "" if provider is not None else f"there is no provider {route.provider_name}"
-                if provider is not None:
-                    try:
-                        candidate = resolve(route, provider).candidate()
-                        # What is derived from a candidate, and its connections, outlive a change of another route.
-                        known = self.table.targets.get(route.name)
-                        candidates[route.name] = known if known == candidate else candidate
-                    except ControlError as error:
-                        problem = error.text
-                self._tell(route.name, problem)
-        self.table, self._generation = ModelTable(candidates), generation
+            for account in await reader.accounts():
+                table = ModelTable(await self._targets(reader, account.name))
+                accounts[account.name] = table
+                for key in await reader.keys(account.name):
+                    keys[key.digest] = (key, table.only(key.routes) if key.routes else table)
+        self.access, self._generation = ModelAccess(accounts, keys), generation
 
-    def _tell(self, name: str, problem: str) -> None:
-        if problem != self._told.get(name, ""):
-            self._told[name] = problem
-            self._say(f"model {name}: {f'not served: {problem}' if problem else 'served again'}")
+    async def _targets(self, reader: Reader, account: str) -> dict[str, Target]:
+        known = self.access.accounts.get(account, ModelTable()).targets
+        targets: dict[str, Target] = {}
+        for route in await reader.routes(account):
+            if route.name in RESERVED_NAMES or route.kind not in (DIRECT, CHAIN):
+                continue
+            problem = ""
+            try:
+                target = self._resolved(route, await _providers_of(reader, route))
+                # What is derived from a candidate, and its connections, outlive a change of another route.
+                targets[route.name] = known[route.name] if known.get(route.name) == target else target
+            except ControlError as error:
+                problem = error.text
+            self._tell(account, route.name, problem)
+        return targets
 
-    async def _follow(self) -> None:
+    def _resolved(self, route: Route, providers: Mapping[str, Provider]) -> Target:
+        """Raises ControlError."""
+        if route.kind == CHAIN:
+
+            def left_out(name: str, error: Unresolvable) -> None:
+                self._tell(route.account, f"{route.name}, provider {name}", error.text)
+
+            return chain_of(route, providers, left_out=left_out)
+        provider = providers.get(route.provider_name)
+        if provider is None:
+            raise Unresolvable(f"there is no provider {route.provider_name}")
+        return resolve(route, provider).candidate()
+
+    def _tell(self, account: str, name: str, problem: str) -> None:
+        if problem != self._told.get((account, name), ""):
+            self._told[account, name] = problem
+            self._say(f"model {name} of {account}: {f'not served: {problem}' if problem else 'served again'}")
+
+    async def follow(self) -> None:
+        """Look again and again, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             with contextlib.suppress(ControlError):  # the store says what is wrong; what is in force stays
                 await self.refresh()
 
 
+async def _providers_of(reader: Reader, route: Route) -> dict[str, Provider]:
+    names = {route.provider_name, route.fallback, *(each.provider_name for each in route.candidates)} - {""}
+    found = [await reader.provider(route.account, name) for name in sorted(names)]
+    return {provider.name: provider for provider in found if provider is not None}
+
+
 @contextlib.asynccontextmanager
 async def following(routes: ModelRoutes) -> AsyncIterator[None]:
     """Looks at once, and then again and again until it is left."""
     await routes.refresh()
-    task = asyncio.get_running_loop().create_task(routes._follow(), name="model routes")
+    task = asyncio.get_running_loop().create_task(routes.follow(), name="model routes")
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from pointsman.core.provider import check_name
 from pointsman.core.route import RESERVED_NAMES
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
-from pointsman.gateway.auth import digest_of
+from pointsman.core.token_digest import digest_of
 from pointsman.store.interface import Store
 
 LONGEST_LIFETIME_SECONDS = 100 * 366 * 24 * 3600

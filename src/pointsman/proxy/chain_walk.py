@@ -16,7 +16,7 @@ from pointsman.events.record import Record
 from pointsman.proxy.answering import Answering
 from pointsman.proxy.call import Backend, Call, Response
 from pointsman.proxy.client_connection import ClientConnection
-from pointsman.proxy.ledger import QuotaLedger, Reservation
+from pointsman.proxy.ledger import LedgerUnavailable, QuotaLedger, Reservation
 from pointsman.proxy.preview import Preview
 from pointsman.proxy.relay import Collector, Relay
 from pointsman.proxy.upstream.exchange import IDLE, BodySink
@@ -109,7 +109,13 @@ class ChainWalk:
     async def _reserve(self, member: Member) -> Reservation | None:
         ledger, now = self._chains.ledger, self._chains.now()
         key = QuotaKey(self._chain.account, member.provider)
-        reservation = await ledger.reserve(key, member.quota, now)
+        try:
+            reservation = await ledger.reserve(key, member.quota, now)
+        except LedgerUnavailable as error:
+            # What cannot be counted is not sent: a quota that is overrun can cost money, an answer that is late cannot.
+            self._record.detail = f"the quota of {member.provider} cannot be counted: {error}"
+            self._skipped.append(Skipped(member.provider, "uncounted"))
+            return None
         if reservation is None:
             reason = exhausted(member, ledger.counters(key, member.quota, now), now)
             self._skipped.append(reason or Skipped(member.provider, "exhausted"))

@@ -4,12 +4,15 @@ from collections.abc import Callable
 from math import ceil
 
 from pointsman.config.wording import nearest
+from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.attempts import Chain
 from pointsman.core.candidate import Candidate
+from pointsman.core.data_key import INFERENCE
 from pointsman.core.errors import MalformedRequest, NoCompatibleRoute, NotInference, RouterError
 from pointsman.core.model_errors import InvalidKey, ListenerError, NoProviderAvailable, NoSuchModel, UnknownPath
-from pointsman.core.model_table import ModelTable
+from pointsman.core.model_table import NO_MODELS, ModelAccess, ModelTable
 from pointsman.core.protocols import InferenceProtocol as P
+from pointsman.core.token_digest import digest_of
 from pointsman.proxy.reception import Admitted
 from pointsman.routing.pattern import Target, match_pattern
 from pointsman.wire.anthropic_error import anthropic_error_body
@@ -52,10 +55,15 @@ def no_such_model(model: str | None, table: ModelTable) -> NoSuchModel:
 
 
 class Models:
-    """The rules of the data listener. `table` gives the current one; `is_open`: nobody is asked for a key."""
+    """The rules of the data listener. `access` gives what is in force; `is_open`: a key may be missing, or be anything.
 
-    def __init__(self, table: Callable[[], ModelTable], *, is_open: bool) -> None:
-        self._table = table
+    Clients of a listener that is open work for the default account unless their key says otherwise. `now` tells seconds
+    since the epoch.
+    """
+
+    def __init__(self, access: Callable[[], ModelAccess], now: Callable[[], float], *, is_open: bool) -> None:
+        self._access = access
+        self._now = now
         self._is_open = is_open
 
     def admit(self, head: RequestHead) -> Admitted:
@@ -74,9 +82,14 @@ class Models:
         """The routes of whoever sent this head. Raises MalformedRequest or InvalidKey."""
         if not head.target.startswith("/") or "#" in head.target:
             raise MalformedRequest("request target is not a path")
+        access = self._access()
+        key = _key_of(head)
+        known, table = access.keys.get(digest_of(key), (None, NO_MODELS)) if key else (None, NO_MODELS)
+        if known is not None and known.is_valid(self._now()) and known.permits(INFERENCE):
+            return table
         if not self._is_open:
-            raise InvalidKey("this listener serves models to nobody yet: keys are not there in this version")
-        return self._table()
+            raise InvalidKey("a valid key is needed: send it as 'Authorization: Bearer KEY', or as x-api-key")
+        return access.accounts.get(DEFAULT_ACCOUNT, NO_MODELS)
 
     def error_answer(
         self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool
@@ -92,3 +105,12 @@ class Models:
         else:
             body = openai_error_body(error.status, message, getattr(error, "code", "") or None)
         return json_answer(error.status, body, own, keep_alive=keep_alive)
+
+
+def _key_of(head: RequestHead) -> str:
+    """What a client sent to be known by; nothing when it sent none, or two that differ."""
+    scheme, _, bearer = head.values.get(b"authorization", b"").partition(b" ")
+    sent = {bearer.strip()} if scheme.lower() == b"bearer" else set()
+    sent.add(head.values.get(b"x-api-key", b"").strip())
+    sent.discard(b"")
+    return sent.pop().decode("latin-1") if len(sent) == 1 else ""
