@@ -64,7 +64,7 @@ def _start(zone: tzinfo, today: date, now: float) -> float:
     start = _midnight(zone, today, 0)
     if start > now:
         # Midnight was jumped over by less than a day's beginning: `now` lies between the jump and where it would be.
-        start = now
+        start = now // 1
     return _first(zone, lambda day: day >= today, start - 86_400, start)
 
 

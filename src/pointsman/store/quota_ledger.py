@@ -60,6 +60,9 @@ class CountingDatabase(Protocol):
     async def look(self, since: str, prune: Values | None) -> Seen:
         """Counts since a day, after deleting what is old, off the event loop's time."""
 
+    async def settle(self) -> None:
+        """Wait for statements that go on after their callers were cancelled."""
+
     async def close(self) -> None:
         """Let the database go."""
 
@@ -72,6 +75,7 @@ class SqlQuotaLedger:
         self._book = QuotaBook()
         self._calendar = DayCalendar(zone_named)
         self._unwritten: deque[tuple[str, Values]] = deque(maxlen=MOST_UNWRITTEN)
+        self._learning: set[QuotaKey] = set()
         self._pruned = ""
 
     def counters(self, key: QuotaKey, quota: Quota, now: float) -> Counters:
@@ -103,7 +107,13 @@ class SqlQuotaLedger:
             count = DayCount(*rows[0])
             self._book.learn(key, day.name, count)
             return Reservation(key, day.name, count.minute)
-        await self._learn(key, day.name, now)
+        # A crowd that is refused at once asks once.
+        if key not in self._learning:
+            self._learning.add(key)
+            try:
+                await self._learn(key, day.name, now)
+            finally:
+                self._learning.discard(key)
         return None
 
     async def _learn(self, key: QuotaKey, day: str, now: float) -> None:
@@ -189,6 +199,7 @@ class SqlQuotaLedger:
 
     async def close(self) -> None:
         """Write what could not be written, if that can be done now, and let the database go."""
+        await self._database.settle()
         with contextlib.suppress(LedgerUnavailable):
             await self._write_unwritten()
         await self._database.close()

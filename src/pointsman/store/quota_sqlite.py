@@ -110,6 +110,9 @@ class SqliteCounting:
             elif size > LONG_LOG_BYTES:
                 self._lookers.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
+    async def settle(self) -> None:
+        """See CountingDatabase: here, nothing goes on."""
+
     async def close(self) -> None:
         """Let the file go, after a look that is under way."""
         self._own.close()

@@ -1,0 +1,30 @@
+"""Zones by name."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pointsman.config.time_zones import UnknownZone, zone_named
+
+
+def test_zones_are_found_by_their_names() -> None:
+    assert zone_named("UTC") is UTC
+    assert zone_named("Europe/Budapest").utcoffset(datetime(2026, 7, 1)) == timedelta(hours=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("Europe/Budapst", "did you mean Europe/Budapest?"),
+        ("America", "the time zone 'America' is not known"),
+        ("", "write an IANA name such as Europe/Budapest"),
+        ("../../etc/passwd", "is not known"),
+        ("/etc/passwd", "is not known"),
+        ("a\0b", "is not known"),
+        ("x" * 10_000, "is not known"),
+    ],
+)
+def test_a_name_that_is_none_is_told_with_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(UnknownZone) as caught:
+        zone_named(name)
+    assert hint in str(caught.value)
