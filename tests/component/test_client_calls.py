@@ -128,7 +128,7 @@ def test_an_unhealthy_gateway_ends_status_with_1_and_a_degraded_one_does_not() -
         ("route create inference.local --provider a --model b", "use 'pointsman inference set'"),
         ("route update sandbox-system --model b", "use 'pointsman inference update --system'"),
         ("route delete sandbox-system", "use 'pointsman inference delete --system'"),
-        ("inference set --model b", "Missing option '--provider'"),
+        ("inference set --model b", "Give --provider NAME and --model MODEL, or --route NAME"),
         ("inference set --provider a --model b --timeout -1", "-1 is not in the range 0<=x<=86400"),
         ("inference set --provider a --model b --timeout 1.5", "'1.5' is not a whole number of seconds"),
         ("inference set --provider a --model b --timeout 86401", "86401 is not in the range 0<=x<=86400"),

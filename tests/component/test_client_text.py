@@ -27,7 +27,19 @@ BROKEN = control_pb2.Route(
     model="tiny\x1b[2J",
     timeout_secs=90,
     version=4,
-    problem="provider gone does not exist; create it",
+    problem="provider gone is not there",
+)
+CHAIN = control_pb2.Route(
+    name="all-day",
+    kind="chain",
+    candidates=[
+        control_pb2.RouteCandidate(provider_name="groq"),
+        control_pb2.RouteCandidate(provider_name="work", model="gpt"),
+    ],
+    strategy="least_used",
+    fallback="local",
+    request_timeout_secs=90,
+    version=2,
 )
 ENDPOINT = inference_pb2.ValidatedEndpoint(
     url="https://models.example/v1/chat/completions", protocol="openai_chat_completions"
@@ -59,11 +71,16 @@ STATUS = control_pb2.GetStatusResponse(
 
 
 def changed(request: control_pb2.SetRouteRequest) -> control_pb2.RouteChange:
+    kind = "chain" if request.candidates else "alias" if getattr(request, "target", "") else "direct"
     route = control_pb2.Route(
         name=request.name,
-        kind="direct",
-        provider_name=request.provider_name or "work",
-        model=request.model or "gpt",
+        kind=kind,
+        provider_name=request.provider_name or "work" if kind == "direct" else "",
+        model=request.model or "gpt" if kind == "direct" else "",
+        candidates=request.candidates,
+        strategy=request.strategy or "in_order" if kind == "chain" else "",
+        fallback=request.fallback,
+        target=getattr(request, "target", ""),
         timeout_secs=request.timeout_secs,
         version=1,
     )
@@ -72,7 +89,7 @@ def changed(request: control_pb2.SetRouteRequest) -> control_pb2.RouteChange:
 
 
 def route_named(request: control_pb2.GetRouteRequest) -> control_pb2.Route:
-    for each in (MAIN, BROKEN):
+    for each in (MAIN, BROKEN, CHAIN):
         if each.name == request.name:
             return each
     raise Refusal(grpc.StatusCode.NOT_FOUND, f"there is no route {request.name}")
@@ -95,7 +112,7 @@ def gateway() -> Iterator[ScriptedControl]:
         "SetRoute": changed,
         "UpdateRoute": changed,
         "GetRoute": route_named,
-        "ListRoutes": lambda _: control_pb2.ListRoutesResponse(routes=[BROKEN, MAIN]),
+        "ListRoutes": lambda _: control_pb2.ListRoutesResponse(routes=[BROKEN, CHAIN, MAIN]),
         "DeleteRoute": lambda _: control_pb2.DeleteRouteResponse(deleted=True),
         "ListSandboxTokens": lambda _: control_pb2.ListSandboxTokensResponse(sandbox_tokens=[TOKEN, EXPIRED, REVOKED]),
         "RevokeSandboxToken": lambda _: control_pb2.RevokeSandboxTokenResponse(revoked=True),
@@ -125,7 +142,7 @@ Routes:
 
   NAME             KIND    PROVIDER  MODEL        TIMEOUT        VERSION  PROBLEM
   inference.local  direct  work      gpt          60s (default)  3        -
-  fast             direct  gone      tiny\\x1b[2J  90s            4        provider gone does not exist; create it
+  fast             direct  gone      tiny\\x1b[2J  90s            4        provider gone is not there
 """,
     "provider create --name work --type openai --credential A=b": "Created provider work\n",
     "provider get work": """\
@@ -206,12 +223,52 @@ Route fast:
   Model: tiny\\x1b[2J
   Version: 4
   Timeout: 90s
-  Problem: provider gone does not exist; create it
+  Problem: provider gone is not there
+""",
+    "route create all-day --candidate groq --candidate work=gpt --no-verify": """\
+Route all-day created:
+
+  Route: all-day
+  Candidates: groq, work=gpt
+  Strategy: in_order
+  Fallback: none
+  Version: 1
+  Request timeout: 300s (default)
+  Timeout: 60s (default)
+""",
+    "inference set --route all-day --no-verify": """\
+Gateway inference configured:
+
+  Route: inference.local
+  Leads to: route all-day
+  Version: 1
+""",
+    "route get all-day": """\
+Route all-day:
+
+  Candidates: groq, work=gpt
+  Strategy: least_used
+  Fallback: local
+  Version: 2
+  Request timeout: 90s
+  Timeout: 60s (default)
+""",
+    "route update all-day --candidate work --fallback local --no-verify": """\
+Route all-day updated:
+
+  Route: all-day
+  Candidates: work
+  Strategy: in_order
+  Fallback: local
+  Version: 1
+  Request timeout: 300s (default)
+  Timeout: 60s (default)
 """,
     "route list": """\
-NAME             KIND    PROVIDER  MODEL        TIMEOUT        VERSION  PROBLEM
-fast             direct  gone      tiny\\x1b[2J  90s            4        provider gone does not exist; create it
-inference.local  direct  work      gpt          60s (default)  3        -
+NAME             KIND    PROVIDER                  MODEL        TIMEOUT        VERSION  PROBLEM
+fast             direct  gone                      tiny\\x1b[2J  90s            4        provider gone is not there
+all-day          chain   groq,work=gpt,then local  -            60s (default)  2        -
+inference.local  direct  work                      gpt          60s (default)  3        -
 """,
     "route update fast --timeout 0 --no-verify": """\
 Route fast updated:
@@ -268,6 +325,12 @@ def test_the_fields_of_json_are_these(gateway: ScriptedControl) -> None:
         "provider_name": "work",
         "model": "gpt",
         "timeout_seconds": 0,
+        "candidates": [],
+        "strategy": "",
+        "fallback": "",
+        "request_timeout_seconds": 0,
+        "target": "",
+        "via_gateway": False,
         "version": 3,
         "problem": None,
     }

@@ -105,6 +105,12 @@ def test_a_route_is_set_read_changed_and_deleted(api: RunningApi, name: str) -> 
         "provider_name": "mocked",
         "model": "first",
         "timeout_seconds": 0,
+        "candidates": [],
+        "strategy": "",
+        "fallback": "",
+        "request_timeout_seconds": 0,
+        "target": "",
+        "via_gateway": False,
         "version": 1,
     }
     assert made.status == 200
@@ -277,3 +283,39 @@ def test_a_key_is_shown_once_and_revoked(api: RunningApi) -> None:
     assert api.delete("/keys/laptop").status == 404
     assert api.get("/keys", headers={"authorization": f"Bearer {key}"}).status == 401
     assert api.post("/keys", {}).json["name"].startswith("key-")
+
+
+def test_a_chain_is_set_changed_and_led_to(api: RunningApi) -> None:
+    for name in ("a", "b", "local"):
+        api.running.provide(name, config={"OPENAI_BASE_URL": f"mock://{name}", "MODEL": "own"})
+    chain = {
+        "candidates": [{"provider_name": "a"}, {"provider_name": "b", "model": "m"}],
+        "strategy": "weighted",
+        "fallback": "local",
+        "request_timeout_seconds": 90,
+    }
+    made = api.put("/routes/fast", chain).json
+    assert (made["kind"], made["verified"], len(made["validated_endpoints"])) == ("chain", True, 3)
+    assert {key: made[key] for key in chain} == {
+        **chain,
+        "candidates": [{"provider_name": "a", "model": ""}, {"provider_name": "b", "model": "m"}],
+    }
+    changed = api.patch("/routes/fast", {"candidates": [{"provider_name": "b"}], "fallback": ""}).json
+    assert (changed["candidates"], changed["fallback"], changed["strategy"]) == (
+        [{"provider_name": "b", "model": ""}],
+        "",
+        "weighted",
+    )
+    assert api.put("/routes/inference.local", {"target": "fast"}).json["kind"] == "alias"
+    assert api.get("/routes/inference.local").json["target"] == "fast"
+    assert api.delete("/providers/b").status == 409
+    wrongs: tuple[dict[str, Any], ...] = (
+        {"strategy": "random", "candidates": [{"provider_name": "a"}]},
+        {"candidates": []},
+        {"candidates": [{"provider_name": "a", "key": "x"}]},
+        {"target": "fast"},
+        {},
+    )
+    for wrong in wrongs:
+        assert api.put("/routes/other", {**wrong, "verify": False}).status == 400, wrong
+    assert api.patch("/routes/fast", {"candidates": []}).status == 400

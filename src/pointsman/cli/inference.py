@@ -6,7 +6,7 @@ import click
 
 from pointsman.cli.call import Access, client_options
 from pointsman.cli.records import change_json, change_lines, noun, route_json, route_lines
-from pointsman.cli.route_target import edit_options, set_route, target_options, update_route
+from pointsman.cli.route_target import check_target, edit_options, set_route, target_options, update_route
 from pointsman.cli.show import output_option, show
 from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
 
@@ -30,10 +30,11 @@ def inference() -> None:
 @inference.command(name="set")
 @_system_option
 @target_options
+@click.option("--route", "target", metavar="ROUTE", help="A named route, a chain for example, instead of a provider.")
 @output_option
 @client_options
 def set_(access: Access, system: bool, output: str, **target: Any) -> None:
-    """Point inference at a provider and a model.
+    """Point inference at a provider and a model, or at a named route.
 
     The provider is asked for one answer first, and nothing is stored if that fails; --no-verify leaves it out.
 
@@ -41,7 +42,9 @@ def set_(access: Access, system: bool, output: str, **target: Any) -> None:
     Examples:
       pointsman inference set --provider work --model gpt-4o-mini
       pointsman inference set --system --provider local --model qwen --timeout 300 --no-verify
+      pointsman inference set --route fast
     """
+    check_target(_name(system), target)
     with access.open() as gateway:
         change = set_route(gateway, _name(system), target)
     show(output, change_lines(change, "configured"), change_json(change))

@@ -7,7 +7,7 @@ from pointsman.cli.show import block, heading, moment, told
 from pointsman.cli.table import table
 from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
 from pointsman.core.provider import REDACTED
-from pointsman.core.route import DEFAULT_TIMEOUT_SECONDS
+from pointsman.core.route import ALIAS, CHAIN, DEFAULT_REQUEST_TIMEOUT_SECONDS, DEFAULT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from pointsman.rpc.gen.control_pb2 import Account, Key, Route, RouteChange, SandboxToken
@@ -66,7 +66,11 @@ def noun(route_name: str) -> str:
 
 def timeout_words(seconds: int) -> str:
     """A stored timeout; 0 stands for the default."""
-    return f"{seconds}s" if seconds else f"{DEFAULT_TIMEOUT_SECONDS}s (default)"
+    return _seconds(seconds, DEFAULT_TIMEOUT_SECONDS)
+
+
+def _seconds(given: int, default: int) -> str:
+    return f"{given}s" if given else f"{default}s (default)"
 
 
 def change_lines(change: "RouteChange", done: str) -> list[str]:
@@ -87,13 +91,40 @@ def route_lines(route_name: str, route: "Route | None") -> list[str]:
 
 
 def _route_pairs(route: "Route") -> list[tuple[str, str]]:
-    pairs = [
-        ("Provider", route.provider_name),
-        ("Model", route.model),
-        ("Version", str(route.version)),
-        ("Timeout", timeout_words(route.timeout_secs)),
-    ]
+    if route.kind == ALIAS:
+        pairs = [("Leads to", f"route {route.target}"), ("Version", str(route.version))]
+    elif route.kind == CHAIN:
+        pairs = [
+            ("Candidates", ", ".join(_candidates(route))),
+            ("Strategy", route.strategy),
+            ("Fallback", route.fallback or "none"),
+            ("Version", str(route.version)),
+            ("Request timeout", _seconds(route.request_timeout_secs, DEFAULT_REQUEST_TIMEOUT_SECONDS)),
+            ("Timeout", timeout_words(route.timeout_secs)),
+        ]
+    else:
+        pairs = [
+            ("Provider", route.provider_name),
+            ("Model", route.model),
+            ("Version", str(route.version)),
+            ("Timeout", timeout_words(route.timeout_secs)),
+        ]
+    if route.via_gateway:
+        pairs.append(("Through", "the gateway"))
     return [*pairs, ("Problem", route.problem)] if route.problem else pairs
+
+
+def _candidates(route: "Route") -> list[str]:
+    return [f"{each.provider_name}={each.model}" if each.model else each.provider_name for each in route.candidates]
+
+
+def _provider_cell(route: "Route") -> str:
+    """Where a route leads, in a table's column of providers."""
+    if route.kind == ALIAS:
+        return f"→ {route.target}"
+    if route.kind == CHAIN:
+        return ",".join((*_candidates(route), *((f"then {route.fallback}",) if route.fallback else ())))
+    return route.provider_name
 
 
 def route_rows(routes: Sequence["Route"]) -> list[str]:
@@ -104,8 +135,8 @@ def route_rows(routes: Sequence["Route"]) -> list[str]:
             (
                 each.name,
                 each.kind,
-                each.provider_name,
-                each.model,
+                _provider_cell(each),
+                each.model or "-",
                 timeout_words(each.timeout_secs),
                 str(each.version),
                 each.problem or "-",
@@ -123,6 +154,12 @@ def route_json(route: "Route") -> dict[str, Any]:
         "provider_name": route.provider_name,
         "model": route.model,
         "timeout_seconds": route.timeout_secs,
+        "candidates": [{"provider_name": each.provider_name, "model": each.model} for each in route.candidates],
+        "strategy": route.strategy,
+        "fallback": route.fallback,
+        "request_timeout_seconds": route.request_timeout_secs,
+        "target": route.target,
+        "via_gateway": route.via_gateway,
         "version": route.version,
         "problem": route.problem or None,
     }

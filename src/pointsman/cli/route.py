@@ -6,7 +6,14 @@ import click
 
 from pointsman.cli.call import Access, client_options
 from pointsman.cli.records import change_json, change_lines, route_json, route_lines, route_rows
-from pointsman.cli.route_target import edit_options, set_route, target_options, update_route
+from pointsman.cli.route_target import (
+    chain_options,
+    check_target,
+    edit_options,
+    set_route,
+    target_options,
+    update_route,
+)
 from pointsman.cli.show import output_option, show, show_json, show_lines, told
 from pointsman.core.candidate import SANDBOX_SYSTEM
 from pointsman.core.route import RESERVED_NAMES
@@ -34,10 +41,18 @@ _name_argument = click.argument("name", metavar="NAME", callback=_not_reserved)
 @route.command()
 @_name_argument
 @target_options
+@chain_options
 @output_option
 @client_options
 def create(access: Access, name: str, output: str, **target: Any) -> None:
-    """Make a route to a provider and a model, which are verified first."""
+    """Make a route to a provider and a model, or a chain of several. All are verified first.
+
+    \b
+    Examples:
+      pointsman route create cheap --provider work --model gpt-4o-mini
+      pointsman route create fast --candidate groq --candidate work=gpt-4o-mini --strategy least_used --fallback local
+    """
+    check_target(name, target)
     with access.open() as gateway:
         change = set_route(gateway, name, target, create_only=True)
     show(output, change_lines(change, "created"), change_json(change))
@@ -74,10 +89,14 @@ def list_(access: Access, output: str) -> None:
 @route.command()
 @_name_argument
 @edit_options
+@chain_options
 @output_option
 @client_options
 def update(access: Access, name: str, output: str, **edit: Any) -> None:
-    """Change provider, model or timeout; what is not named stays. It is verified again first."""
+    """Change what is named; the rest stays. It is verified again first.
+
+    The candidates of a chain are replaced together. --fallback '' takes the fallback away.
+    """
     update_route(access, name, edit, output)
 
 

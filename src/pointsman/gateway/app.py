@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import secrets
 import signal
 import time
 import uuid
 from collections.abc import Callable
 
-from pointsman.config.settings import Settings
+from pointsman.config.listen_address import Address
+from pointsman.config.settings import DEFAULT_LISTEN, Settings
 from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.core.secret import Secret
 from pointsman.core.version import VERSION
@@ -41,14 +43,19 @@ from pointsman.store.sql import SqlStore, open_store
 _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
 _QUOTA_FILE = "quota.db"
+DEFAULT_DATA_URL = f"http://{DEFAULT_LISTEN.data}/v1"
 _FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMITS.connections + 256
 """As many clients as the listeners take, and our own: the database, upstreams that are verified, libraries."""
 
 
 def make_control_plane(
-    store: SqlStore, admin_token: Secret, say: Callable[[str], None], clock: Callable[[], float] = time.time
+    store: SqlStore,
+    admin_token: Secret,
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.time,
+    data_url: str = DEFAULT_DATA_URL,
 ) -> ControlPlane:
-    """Every operation, on a store that is open."""
+    """Every operation, on a store that is open. `data_url` is where sandboxes reach the data listener."""
     return ControlPlane(
         store=store,
         providers=Providers(store, clock, lambda: str(uuid.uuid4()), say),
@@ -56,7 +63,7 @@ def make_control_plane(
         sandbox_tokens=SandboxTokens(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         keys=Keys(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         accounts=Accounts(store, clock),
-        bundles=Bundles(store, store.derive(_REVISIONS), clock, say),
+        bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
         authenticator=Authenticator(store, admin_token, clock),
         clock=clock,
         started_at=clock(),
@@ -75,7 +82,8 @@ async def run_gateway(settings: Settings) -> int:
         stack.callback(sockets.close)
         store = await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
         stack.push_async_callback(store.close)
-        control = make_control_plane(store, admin_token, log.say)
+        data_url = _data_url(bound_address(sockets.data), settings.tls is not None)
+        control = make_control_plane(store, admin_token, log.say, data_url=data_url)
         grpc_server = GrpcServer(control, log.say, open_to_admin=settings.auth.grpc == "none")
         stack.push_async_callback(grpc_server.close)
         grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)
@@ -107,6 +115,14 @@ async def _open_ledger(settings: Settings, stack: contextlib.AsyncExitStack) -> 
     watching = asyncio.get_running_loop().create_task(ledger.watch(time.time), name="quota ledger")
     stack.callback(watching.cancel)
     return ledger
+
+
+def _data_url(address: tuple[str, int], has_tls: bool) -> str:
+    """Where a sandbox on this machine reaches the data listener."""
+    host, port = address
+    if ipaddress.ip_address(host).is_unspecified:
+        host = "::1" if ":" in host else "127.0.0.1"
+    return f"{'https' if has_tls else 'http'}://{Address(host, port)}/v1"
 
 
 async def _stop_control(server: ControlServer, serving: "asyncio.Task[None]") -> None:

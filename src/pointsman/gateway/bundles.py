@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 
 from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
 from pointsman.core.control_errors import ControlError
+from pointsman.core.route import ALIAS, CHAIN, Route
 from pointsman.core.sandbox_token import SandboxToken
-from pointsman.routing.resolve import ResolvedRoute, resolve
+from pointsman.gateway.route_members import usable_members
+from pointsman.routing.resolve import ResolvedRoute
+from pointsman.routing.resolve_chain import through_gateway
 from pointsman.routing.revision import revision
 from pointsman.store.interface import Reader, Store
 
@@ -27,10 +30,16 @@ class ServedBundle:
 
 
 class Bundles:
-    """Compiles bundles. `secret` keys their revisions, so that they tell nothing of the keys inside."""
+    """Compiles bundles. `secret` keys their revisions, so that they tell nothing of the keys inside.
 
-    def __init__(self, store: Store, secret: bytes, clock: Callable[[], float], say: Callable[[str], None]) -> None:
+    `data_url` is where sandboxes reach the gateway's data listener, for the routes that it executes itself.
+    """
+
+    def __init__(
+        self, store: Store, secret: bytes, clock: Callable[[], float], say: Callable[[str], None], data_url: str
+    ) -> None:
         self._store = store
+        self._data_url = data_url
         self._secret = secret
         self._clock = clock
         self._say = say
@@ -67,12 +76,8 @@ class Bundles:
         problem = ""
         resolved = None
         if route is not None:
-            provider = await reader.provider(account, route.provider_name)
             try:
-                if provider is None:
-                    problem = f"there is no provider {route.provider_name}"
-                else:
-                    resolved = resolve(route, provider)
+                resolved = await self._resolved(reader, route)
             except ControlError as error:
                 problem = error.text
         elif name not in (INFERENCE_LOCAL, SANDBOX_SYSTEM):
@@ -81,3 +86,15 @@ class Bundles:
             self._told[account, name] = problem
             self._say(f"route {name} of {account}: {f'left out of bundles: {problem}' if problem else 'usable again'}")
         return resolved
+
+    async def _resolved(self, reader: Reader, route: Route) -> ResolvedRoute:
+        """Raises ControlError for one that cannot be used."""
+        members = await usable_members(reader, route)
+        if route.kind == ALIAS:
+            route = await reader.route(route.account, route.target) or route
+        if route.kind == CHAIN or route.via_gateway:
+            return through_gateway(route.name, self._data_url, members)
+        (member,) = members
+        if member.route is None:
+            raise ControlError("internal error: a direct route without an endpoint")
+        return member.route

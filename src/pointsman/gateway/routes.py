@@ -5,47 +5,75 @@ again for every bundle.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from pointsman.core.control_errors import AlreadyExists, ControlError, InvalidRequest, NotFound, NotPossibleNow
-from pointsman.core.provider import Provider, check_name
 from pointsman.core.route import (
+    ALIAS,
+    CHAIN,
     DEFAULT_TIMEOUT_SECONDS,
-    LONGEST_MODEL,
-    LONGEST_TIMEOUT_SECONDS,
+    DIRECT,
     RESERVED_NAMES,
     Route,
+    RouteCandidate,
     ValidatedEndpoint,
 )
-from pointsman.routing.resolve import ResolvedRoute, resolve
+from pointsman.gateway.route_members import Verify, resolved_members, usable_members, verify_members
+from pointsman.gateway.route_rules import check_route, tidied
+from pointsman.routing.resolve_chain import ResolvedMember
 from pointsman.routing.revision import revision
 from pointsman.store.interface import Reader, Store
 
-Verify = Callable[[ResolvedRoute, str], Awaitable[tuple[ValidatedEndpoint, ...]]]
-"""Asks the upstream of a resolved route, of the provider with that name. Raises NotPossibleNow."""
 _MOST_ROUNDS = 8
 """Of verifying again because the records changed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteTarget:
-    """Where a route is to lead."""
+    """Where a route is to lead: to a provider and a model, along a chain, or to another route."""
 
     name: str
-    provider_name: str
-    model: str
+    provider_name: str = ""
+    model: str = ""
     timeout_seconds: int = 0
     is_new: bool = False
     """Whether an existing route of that name is an error."""
+    candidates: tuple[RouteCandidate, ...] = ()
+    strategy: str = ""
+    fallback: str = ""
+    request_timeout_seconds: int = 0
+    target: str = ""
+    via_gateway: bool = False
+
+    def route(self, account: str) -> Route:
+        """The same as a route, unchecked; its kind follows from what is given."""
+        kind = ALIAS if self.target else CHAIN if self.candidates or self.fallback or self.strategy else DIRECT
+        given = {name: getattr(self, name) for name in _TARGET_FIELDS}
+        return tidied(Route(account, kind=kind, **given))
+
+
+_TARGET_FIELDS = tuple(field.name for field in fields(RouteTarget) if field.name != "is_new")
 
 
 @dataclass(frozen=True, slots=True)
 class RouteEdit:
-    """What is to change of a route; None stays as it is."""
+    """What is to change of a route; None stays as it is. The names are a route's."""
 
     provider_name: str | None = None
     model: str | None = None
     timeout_seconds: int | None = None
+    candidates: tuple[RouteCandidate, ...] | None = None
+    """All of them."""
+    strategy: str | None = None
+    fallback: str | None = None
+    """Empty: none any more."""
+    request_timeout_seconds: int | None = None
+    via_gateway: bool | None = None
+
+    def of(self, route: Route) -> Route:
+        """The route after it, unchecked."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return tidied(replace(route, **{name: value for name, value in values.items() if value is not None}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +95,8 @@ class Routes:
 
     async def set(self, account: str, target: RouteTarget, verify: bool) -> RouteChange:
         """Create a route or point it elsewhere. Raises InvalidRequest, NotPossibleNow or AlreadyExists."""
-        route = Route(account, target.name, target.provider_name.strip(), target.model.strip(), target.timeout_seconds)
-        _check(route)
+        route = target.route(account)
+        check_route(route)
 
         async def wanted(reader: Reader) -> Route:
             if target.is_new and await reader.route(account, route.name) is not None:
@@ -80,19 +108,14 @@ class Routes:
     async def update(self, account: str, name: str, edit: RouteEdit, verify: bool) -> RouteChange:
         """Change what is given, in one step. Raises NotFound, InvalidRequest or NotPossibleNow."""
         if edit == RouteEdit():
-            raise InvalidRequest("nothing to change; give a provider, a model or a timeout")
+            raise InvalidRequest("nothing to change; give a provider, a model or a timeout, or what a chain has")
 
         async def wanted(reader: Reader) -> Route:
             route = await reader.route(account, name)
             if route is None:
                 raise _no_route(name)
-            edited = replace(
-                route,
-                provider_name=route.provider_name if edit.provider_name is None else edit.provider_name.strip(),
-                model=route.model if edit.model is None else edit.model.strip(),
-                timeout_seconds=route.timeout_seconds if edit.timeout_seconds is None else edit.timeout_seconds,
-            )
-            _check(edited)
+            edited = edit.of(route)
+            check_route(edited)
             return edited
 
         return await self._change(wanted, verify)
@@ -105,18 +128,17 @@ class Routes:
             if verify:
                 async with self._store.read() as reader:
                     route = await wanted(reader)
-                    resolved = resolve(route, await _provider_of(reader, route))
-                verified = _called(resolved)
-                endpoints = await self._verify(resolved, route.provider_name)
+                    members = await resolved_members(reader, route)
+                verified = _called(members)
+                endpoints = await verify_members(self._verify, route, members)
             async with self._store.write() as writer:
                 route = await wanted(writer)
-                resolved = resolve(route, await _provider_of(writer, route))
-                if verify and _called(resolved) != verified:
+                members = await resolved_members(writer, route)
+                if verify and _called(members) != verified:
                     continue
                 stored = await writer.put_route(route)
             self._say(
-                f"route {stored.name} of {stored.account}: version {stored.version}, {stored.provider_name} → "
-                f"{stored.model}, timeout {stored.timeout_seconds or DEFAULT_TIMEOUT_SECONDS} s"
+                f"route {stored.name} of {stored.account}: version {stored.version}, {_told(stored)}"
                 f"{'' if verify else ', not verified'}"
             )
             return RouteChange(stored, verify, endpoints)
@@ -144,43 +166,36 @@ class Routes:
         return deleted
 
     async def problem(self, account: str, route: Route) -> str:
-        """Why the route cannot be used at present; empty when it can."""
+        """Why the route cannot be used at present; empty when it can. A chain can while one of its members can."""
         async with self._store.read() as reader:
             try:
-                resolve(route, await _provider_of(reader, route))
+                await usable_members(reader, route)
             except ControlError as error:
                 return error.text
         return ""
 
+    async def led_to(self, route: Route) -> Route:
+        """The route that an alias leads to, if it is there; any other route is its own."""
+        if route.kind != ALIAS:
+            return route
+        async with self._store.read() as reader:
+            return await reader.route(route.account, route.target) or route
 
-def _called(resolved: ResolvedRoute) -> str:
+
+def _called(members: Sequence[ResolvedMember]) -> str:
     """What a verification is about: a timeout changes nothing of what an upstream is asked."""
-    return revision(b"", (replace(resolved, timeout_seconds=0),))
+    called = [each.route for each in members if each.route is not None]
+    return revision(b"", [replace(each, timeout_seconds=0) for each in called])
 
 
-def _check(route: Route) -> None:
-    """Raises InvalidRequest for what cannot be a route."""
-    if route.name not in RESERVED_NAMES:
-        check_name(route.name, "route's name")
-    if not route.provider_name:
-        raise InvalidRequest("provider_name is required: the name of a provider record")
-    if not route.model:
-        raise InvalidRequest("model_id is required: the model as the provider spells it")
-    if len(route.model) > LONGEST_MODEL or not route.model.isprintable():
-        raise InvalidRequest(f"the model has over {LONGEST_MODEL} characters, or some that cannot be printed")
-    if not 0 <= route.timeout_seconds <= LONGEST_TIMEOUT_SECONDS:
-        raise InvalidRequest(
-            f"a timeout of {route.timeout_seconds} s; between 1 and {LONGEST_TIMEOUT_SECONDS}, or 0 for the default"
-        )
-
-
-async def _provider_of(reader: Reader, route: Route) -> Provider:
-    provider = await reader.provider(route.account, route.provider_name)
-    if provider is None:
-        raise NotPossibleNow(
-            f"provider {route.provider_name[:64]!r} not found; create it first: pointsman provider create --name NAME"
-        )
-    return provider
+def _told(route: Route) -> str:
+    if route.kind == ALIAS:
+        return f"→ route {route.target}"
+    if route.kind == CHAIN:
+        names = ", ".join(f"{each.provider_name}{'=' + each.model if each.model else ''}" for each in route.candidates)
+        return f"{route.strategy} of {names}{', then ' + route.fallback if route.fallback else ', no fallback'}"
+    timeout = route.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
+    return f"{route.provider_name} → {route.model}, timeout {timeout} s"
 
 
 def _no_route(name: str) -> NotFound:

@@ -9,7 +9,7 @@ from pointsman.core.endpoint import Endpoint, parse_endpoint
 from pointsman.core.protocols import normalize_protocols
 from pointsman.core.provider import REDACTED, Provider, ProviderDraft
 from pointsman.core.received_bundle import MOST_PROTOCOLS, LeftOut, ReceivedBundle, check_received
-from pointsman.core.route import Route, ValidatedEndpoint
+from pointsman.core.route import Route, RouteCandidate, ValidatedEndpoint
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.rpc.gen import control_pb2, datamodel_pb2, inference_pb2
@@ -42,7 +42,20 @@ def route_message(route: Route, problem: str = "") -> control_pb2.Route:
         timeout_secs=route.timeout_seconds,
         version=route.version,
         problem=problem,
+        candidates=[
+            control_pb2.RouteCandidate(provider_name=each.provider_name, model=each.model) for each in route.candidates
+        ],
+        strategy=route.strategy,
+        fallback=route.fallback,
+        request_timeout_secs=route.request_timeout_seconds,
+        target=route.target,
+        via_gateway=route.via_gateway,
     )
+
+
+def route_candidates(messages: Iterable[control_pb2.RouteCandidate]) -> tuple[RouteCandidate, ...]:
+    """What a client asks a chain to consist of."""
+    return tuple(RouteCandidate(each.provider_name, each.model) for each in messages)
 
 
 def endpoint_messages(endpoints: Iterable[ValidatedEndpoint]) -> list[inference_pb2.ValidatedEndpoint]:

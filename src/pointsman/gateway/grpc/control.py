@@ -8,7 +8,14 @@ from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.grpc.gate import caller
 from pointsman.gateway.keys import KeyDraft
 from pointsman.gateway.routes import RouteChange, RouteEdit, RouteTarget
-from pointsman.rpc.convert import account_message, endpoint_messages, key_message, route_message, token_message
+from pointsman.rpc.convert import (
+    account_message,
+    endpoint_messages,
+    key_message,
+    route_candidates,
+    route_message,
+    token_message,
+)
 from pointsman.rpc.gen import control_pb2 as pb
 from pointsman.rpc.gen import control_pb2_grpc
 
@@ -29,6 +36,12 @@ class ControlServicer(control_pb2_grpc.ControlServicer):
             request.model,
             request.timeout_secs,
             is_new=request.create_only,
+            candidates=route_candidates(request.candidates),
+            strategy=request.strategy,
+            fallback=request.fallback,
+            request_timeout_seconds=request.request_timeout_secs,
+            target=request.target.strip(),
+            via_gateway=request.via_gateway,
         )
         return _change(await self._control.routes.set(caller().account, target, verify=not request.no_verify))
 
@@ -38,6 +51,13 @@ class ControlServicer(control_pb2_grpc.ControlServicer):
             provider_name=request.provider_name if request.HasField("provider_name") else None,
             model=request.model if request.HasField("model") else None,
             timeout_seconds=request.timeout_secs if request.HasField("timeout_secs") else None,
+            candidates=route_candidates(request.candidates) or None,
+            strategy=request.strategy if request.HasField("strategy") else None,
+            fallback=request.fallback if request.HasField("fallback") else None,
+            request_timeout_seconds=(
+                request.request_timeout_secs if request.HasField("request_timeout_secs") else None
+            ),
+            via_gateway=request.via_gateway if request.HasField("via_gateway") else None,
         )
         name = request.name.strip()
         return _change(await self._control.routes.update(caller().account, name, edit, verify=not request.no_verify))

@@ -7,7 +7,7 @@ import grpc.aio
 
 from pointsman.core.candidate import INFERENCE_LOCAL
 from pointsman.core.control_errors import InvalidRequest, NotPermitted
-from pointsman.core.route import RESERVED_NAMES
+from pointsman.core.route import DIRECT, RESERVED_NAMES
 from pointsman.gateway.bundles import ServedBundle
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.grpc.gate import caller
@@ -62,12 +62,15 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
     ) -> pb.GetClusterInferenceResponse:
         """Where one of the two leads."""
         route = await self._control.routes.get(caller().account, _route_name(request.route_name))
+        led_to = await self._control.routes.led_to(route)
+        is_direct = led_to.kind == DIRECT
         return pb.GetClusterInferenceResponse(
-            provider_name=route.provider_name,
-            model_id=route.model,
+            # For what has no one provider, its kind and name: clients of OpenShell show it as it stands.
+            provider_name=led_to.provider_name if is_direct else f"{led_to.kind}:{led_to.name}",
+            model_id=led_to.model if is_direct else led_to.name,
             version=route.version,
             route_name=route.name,
-            timeout_secs=route.timeout_seconds,
+            timeout_secs=led_to.timeout_seconds,
         )
 
 

@@ -91,15 +91,31 @@ class Endpoint(_Answer):
     protocol: str
 
 
-class RouteAnswer(_Answer):
-    """A route."""
+class CandidateAnswer(_Answer):
+    """One provider of a chain."""
 
-    name: str
-    kind: str
     provider_name: str
+    model: str = Field(description="Empty: the MODEL of the provider's config.")
+
+
+class _Route(_Answer):
+    name: str
+    kind: str = Field(description="direct, chain or alias.")
+    provider_name: str = Field(description="Of a direct route, as the model.")
     model: str
     timeout_seconds: int
-    version: int
+    candidates: list[CandidateAnswer] = Field(description="Of a chain, as the strategy, fallback and request timeout.")
+    strategy: str
+    fallback: str
+    request_timeout_seconds: int
+    target: str = Field(description="Of an alias: the route that it leads to.")
+    via_gateway: bool
+    version: int = Field(description="Grows with every change.")
+
+
+class RouteAnswer(_Route):
+    """A route."""
+
     problem: str | None = Field(default=None, description="Why it cannot be used at present.")
 
     @classmethod
@@ -108,15 +124,9 @@ class RouteAnswer(_Answer):
         return cls(**_fields(route), problem=problem or None)
 
 
-class RouteChanged(_Answer):
+class RouteChanged(_Route):
     """A route after a change."""
 
-    name: str
-    kind: str
-    provider_name: str
-    model: str
-    timeout_seconds: int
-    version: int = Field(description="Grows with every change.")
     verified: bool
     validated_endpoints: list[Endpoint]
 
@@ -128,8 +138,9 @@ class RouteChanged(_Answer):
 
 
 def _fields(route: Route) -> dict[str, Any]:
-    names = ("name", "kind", "provider_name", "model", "timeout_seconds", "version")
-    return {name: getattr(route, name) for name in names}
+    values = {name: getattr(route, name) for name in _Route.model_fields}
+    candidates = [CandidateAnswer(provider_name=each.provider_name, model=each.model) for each in route.candidates]
+    return {**values, "candidates": candidates}
 
 
 def _endpoint(endpoint: ValidatedEndpoint) -> Endpoint:

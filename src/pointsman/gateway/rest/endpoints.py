@@ -76,8 +76,8 @@ class RouteEndpoints:
         return answers.RouteAnswer.of(route, await self._control.routes.problem(account, route))
 
     async def set(self, account: AccountName, name: PathName, body: requests.RouteSetting) -> answers.RouteChanged:
-        """Point a route at a provider and a model; it is made when it does not exist."""
-        return answers.RouteChanged.of(await self._control.routes.set(account, body.target(name), body.verify))
+        """Point a route at a provider and a model, at a chain of them, or at a named route; it is made if need be."""
+        return answers.RouteChanged.of(await self._control.routes.set(account, body.route_target(name), body.verify))
 
     async def update(self, account: AccountName, name: PathName, body: requests.RouteChanges) -> answers.RouteChanged:
         """Change what is given of a route, in one step."""

@@ -1,13 +1,19 @@
 """What a request may hold. Strict: nothing is converted, nothing unknown is passed over."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from pointsman.core import provider as records
 from pointsman.core.data_key import INFERENCE, PERMISSIONS
 from pointsman.core.provider import ProviderDraft
-from pointsman.core.route import LONGEST_MODEL, LONGEST_TIMEOUT_SECONDS
+from pointsman.core.route import (
+    DEFAULT_REQUEST_TIMEOUT_SECONDS,
+    LONGEST_MODEL,
+    LONGEST_TIMEOUT_SECONDS,
+    MOST_CANDIDATES,
+    RouteCandidate,
+)
 from pointsman.core.secret import Secret
 from pointsman.gateway.keys import MOST_ROUTES, KeyDraft
 from pointsman.gateway.providers import LARGEST_PAGE
@@ -54,6 +60,20 @@ Credentials = Annotated[dict[Key, Value], Field(max_length=records.MOST_CREDENTI
 Config = Annotated[dict[Key, Value], Field(max_length=records.MOST_CONFIG_ENTRIES)]
 Model = Annotated[str, Field(min_length=1, max_length=LONGEST_MODEL, description="As the provider spells it.")]
 Timeout = Annotated[int, Field(ge=0, le=LONGEST_TIMEOUT_SECONDS, description="Seconds; 0 is the default of 60.")]
+RequestTimeout = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=LONGEST_TIMEOUT_SECONDS,
+        description=f"Of a chain: seconds for all attempts; 0 is the default of {DEFAULT_REQUEST_TIMEOUT_SECONDS}.",
+    ),
+]
+Strategy = Annotated[
+    Literal["in_order", "weighted", "least_used"], Field(description="Of a chain; in_order when it is left out.")
+]
+ViaGateway = Annotated[
+    bool, Field(description="Of one provider: whether sandboxes reach it through the gateway's data listener.")
+]
 Verify = Annotated[
     bool, Field(description="Ask the provider with a small request first, and change nothing unless it answers.")
 ]
@@ -102,17 +122,54 @@ def _secrets(credentials: dict[str, str]) -> dict[str, Secret]:
     return {key: Secret(value) for key, value in credentials.items()}
 
 
-class RouteSetting(_Request):
-    """Where a route is to lead."""
+class Candidate(_Request):
+    """One provider of a chain."""
 
     provider_name: Name
-    model: Model
+    model: Annotated[str, Field(max_length=LONGEST_MODEL)] = Field(
+        default="", description="Empty: the MODEL of the provider's config."
+    )
+
+
+Candidates = Annotated[
+    list[Candidate], Field(max_length=MOST_CANDIDATES, description="Of a chain, in the order of in_order.")
+]
+
+
+class RouteSetting(_Request):
+    """Where a route is to lead: provider and model, or the candidates of a chain, or the target of an alias."""
+
+    provider_name: Name | None = None
+    model: Model | None = None
     timeout_seconds: Timeout = 0
+    candidates: Candidates = Field(default_factory=list)
+    strategy: Strategy | None = None
+    fallback: Name | None = Field(default=None, description="The provider that answers when no candidate does.")
+    request_timeout_seconds: RequestTimeout = 0
+    target: Name | None = Field(
+        default=None, description="Of inference.local and sandbox-system: the named route that they lead to."
+    )
+    via_gateway: ViaGateway = False
     verify: Verify = True
 
-    def target(self, name: str) -> RouteTarget:
+    def route_target(self, name: str) -> RouteTarget:
         """The same for an operation."""
-        return RouteTarget(name, self.provider_name, self.model, self.timeout_seconds)
+        return RouteTarget(
+            name,
+            self.provider_name or "",
+            self.model or "",
+            self.timeout_seconds,
+            candidates=_candidates(self.candidates),
+            strategy=self.strategy or "",
+            fallback=self.fallback or "",
+            request_timeout_seconds=self.request_timeout_seconds,
+            target=self.target or "",
+            via_gateway=self.via_gateway,
+        )
+
+
+def _candidates(given: list[Candidate]) -> tuple[RouteCandidate, ...]:
+    return tuple(RouteCandidate(each.provider_name, each.model) for each in given)
 
 
 class RouteChanges(_Request):
@@ -121,11 +178,25 @@ class RouteChanges(_Request):
     provider_name: Name | None = None
     model: Model | None = None
     timeout_seconds: Timeout | None = None
+    candidates: Candidates | None = Field(default=None, min_length=1)
+    strategy: Strategy | None = None
+    fallback: Name | Literal[""] | None = Field(default=None, description="Empty: none any more.")
+    request_timeout_seconds: RequestTimeout | None = None
+    via_gateway: ViaGateway | None = None
     verify: Verify = True
 
     def edit(self) -> RouteEdit:
         """The same for an operation."""
-        return RouteEdit(self.provider_name, self.model, self.timeout_seconds)
+        return RouteEdit(
+            self.provider_name,
+            self.model,
+            self.timeout_seconds,
+            candidates=None if self.candidates is None else _candidates(self.candidates),
+            strategy=self.strategy,
+            fallback=self.fallback,
+            request_timeout_seconds=self.request_timeout_seconds,
+            via_gateway=self.via_gateway,
+        )
 
 
 class NewSandboxToken(_Request):
