@@ -1,0 +1,312 @@
+"""The operation log's vocabulary, and how an event becomes a line: what became of each request, and by way of whom.
+
+Owns the words and the form alone. When events arise is `operations_record`'s, where lines end `operations_file`'s.
+No event holds a body, a header, a key or a URL; every name is made fit for one line.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from pointsman.core.attempts import Plan
+from pointsman.events.printable import printable
+from pointsman.events.record import UsageSource
+from pointsman.wire.usage import TokenUsage
+
+INFER_STARTED = "infer_started"
+INFER_ORDERING = "infer_ordering"
+RATE_LIMIT_HIT = "rate_limit_hit"
+INFER_FALLBACK = "infer_fallback"
+INFER_RETRIED = "infer_retried"
+STREAM_STARTED = "stream_started"
+STREAM_COMPLETED = "stream_completed"
+INFER_COMPLETED = "infer_completed"
+INFER_FAILED = "infer_failed"
+INFER_CANCELLED = "infer_cancelled"
+EVENTS_DROPPED = "events_dropped"
+
+QUOTA_REASONS = frozenset({"quota_daily", "quota_minute", "exhausted"})
+"""Of a skip: those that mean that a provider has no room (`core.attempts.Skipped`)."""
+
+
+class Subject:
+    """Whom an event is about: one request on one route."""
+
+    __slots__ = ("account", "request_id", "route")
+
+    def __init__(self, request_id: str, account: str, route: str) -> None:
+        self.request_id = request_id
+        self.account = account
+        self.route = route
+
+
+class Happening(msgspec.Struct):
+    """One event, as raw as it was noted. A struct, for one is made several times per request."""
+
+    event: str
+    time: float
+    """Seconds since the epoch."""
+    subject: Subject
+    provider: str = ""
+    model: str = ""
+    following: str = ""
+    """The provider that is tried next; empty when there is none."""
+    reason: str = ""
+    until: float = 0.0
+    """Seconds since the epoch; 0 when nobody knows."""
+    plan: Plan | None = None
+    usage: UsageSource | None = None
+    """Read when the event is formed, and then replaced by `tokens`."""
+    tokens: TokenUsage | None = None
+    seconds: float = 0.0
+    attempts: int = 0
+    status: int = 0
+    fallback: bool = False
+
+    def settle(self) -> None:
+        """Read what was left for later: the token counts of the body."""
+        if self.usage is not None:
+            self.tokens, self.usage = self.usage.usage(), None
+
+
+@dataclass(frozen=True, slots=True)
+class EventShape:
+    """What lines of one event hold behind `ts`, `request_id` and `event`."""
+
+    name: str
+    when: str
+    fields: Mapping[str, str]
+    """Name and meaning, in the order of the line."""
+    form: Callable[[Happening], dict[str, Any]]
+    """The same fields with their values."""
+
+
+COMMON_FIELDS = {
+    "ts": "when, RFC 3339 in UTC, to the millisecond",
+    "request_id": "the `x-pointsman-request-id` of the answer",
+    "event": "one of the names below",
+}
+_PROVIDER = "the provider's name"
+_MODEL = "the model that was asked of it"
+_ACCOUNT, _ROUTE = "whose route it is", "the route's name"
+_ATTEMPTS = "calls of providers so far, retries included"
+_LATENCY = "whole milliseconds since `infer_started`"
+_TOKENS = "as the provider reported it; 0 when it did not"
+_HTTP = "status of the answer; 0 when none was begun"
+_UNTIL = "when there is room again, RFC 3339; null when nobody knows"
+
+
+def _timestamp(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{_second(whole)}.{int((seconds - whole) * 1000):03d}Z"
+
+
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _until(seconds: float) -> str | None:
+    try:
+        return _timestamp(seconds) if seconds > 0 else None
+    except (ValueError, OverflowError, OSError):  # a provider's Retry-After may lie beyond any calendar
+        return None
+
+
+def _tokens(happening: Happening) -> dict[str, int]:
+    tokens = happening.tokens
+    incoming, outgoing = tokens if tokens is not None else (0, 0)
+    return {"prompt_tokens": max(incoming, 0), "completion_tokens": max(outgoing, 0)}
+
+
+def _place(happening: Happening) -> dict[str, Any]:
+    return {"route": printable(happening.subject.route), "account": printable(happening.subject.account)}
+
+
+def _latency(happening: Happening) -> dict[str, Any]:
+    return {"latency_ms": round(happening.seconds * 1000)}
+
+
+def _provider(happening: Happening) -> dict[str, Any]:
+    return {"provider": printable(happening.provider)}
+
+
+def _ordering(happening: Happening) -> dict[str, Any]:
+    plan = happening.plan or Plan(())
+    return {
+        "ordered_providers": [printable(member.provider) for member in plan.attempts],
+        "skipped": [
+            {"provider": printable(each.provider), "reason": printable(each.reason), "until": _until(each.until)}
+            for each in plan.skipped
+        ],
+    }
+
+
+def _completed(happening: Happening) -> dict[str, Any]:
+    return {
+        **_provider(happening),
+        "model": printable(happening.model),
+        **_tokens(happening),
+        **_latency(happening),
+        "fallback": happening.fallback,
+        "status": "ok",
+        "attempts": happening.attempts,
+        **_place(happening),
+    }
+
+
+def _limit_hit(happening: Happening) -> dict[str, Any]:
+    return {**_provider(happening), "reason": printable(happening.reason), "until": _until(happening.until)}
+
+
+def _fell_back(happening: Happening) -> dict[str, Any]:
+    return {
+        "from_provider": printable(happening.provider),
+        "to_provider": printable(happening.following),
+        "reason": printable(happening.reason),
+    }
+
+
+def _retried(happening: Happening) -> dict[str, Any]:
+    return {**_provider(happening), "reason": printable(happening.reason)}
+
+
+def _stream_completed(happening: Happening) -> dict[str, Any]:
+    return {**_provider(happening), **_tokens(happening), **_latency(happening)}
+
+
+def _failed(happening: Happening) -> dict[str, Any]:
+    return {
+        "reason": printable(happening.reason),
+        "http_status": happening.status,
+        "attempts": happening.attempts,
+        **_latency(happening),
+        **_place(happening),
+    }
+
+
+def _cancelled(happening: Happening) -> dict[str, Any]:
+    return {"attempts": happening.attempts, **_latency(happening), **_place(happening)}
+
+
+def _dropped(happening: Happening) -> dict[str, Any]:
+    return {"count": happening.attempts}
+
+
+_TOKEN_FIELDS = {"prompt_tokens": _TOKENS, "completion_tokens": _TOKENS}
+_PLACE_FIELDS = {"route": _ROUTE, "account": _ACCOUNT}
+
+EVENTS = (
+    EventShape(INFER_STARTED, "a request on a route was accepted", _PLACE_FIELDS, _place),
+    EventShape(
+        INFER_ORDERING,
+        "the strategy has ordered the providers, once per request",
+        {
+            "ordered_providers": "who will be tried, in order, the fallback last",
+            "skipped": "who will not: a list of `provider`, `reason` and `until`",
+        },
+        _ordering,
+    ),
+    EventShape(
+        RATE_LIMIT_HIT,
+        "a provider is passed over because it has no room, when planned or when its turn came",
+        {"provider": _PROVIDER, "reason": "`quota_daily`, `quota_minute` or `exhausted`", "until": _UNTIL},
+        _limit_hit,
+    ),
+    EventShape(
+        INFER_RETRIED,
+        "a provider failed and is asked once more",
+        {"provider": _PROVIDER, "reason": "what failed"},
+        _retried,
+    ),
+    EventShape(
+        INFER_FALLBACK,
+        "a provider failed and the next one is asked",
+        {
+            "from_provider": "who failed",
+            "to_provider": "who is next; empty when nobody is",
+            "reason": "`rate_limit`, `server_error`, `auth_error`, `model_unavailable` or `unknown_error`",
+        },
+        _fell_back,
+    ),
+    EventShape(
+        STREAM_STARTED, "the first byte of an event stream goes to the client", {"provider": _PROVIDER}, _provider
+    ),
+    EventShape(
+        STREAM_COMPLETED,
+        "an event stream went through whole; `infer_completed` follows",
+        {"provider": _PROVIDER, **_TOKEN_FIELDS, "latency_ms": _LATENCY},
+        _stream_completed,
+    ),
+    EventShape(
+        INFER_COMPLETED,
+        "an answer, streamed or not, went through whole",
+        {
+            "provider": _PROVIDER,
+            "model": _MODEL,
+            **_TOKEN_FIELDS,
+            "latency_ms": _LATENCY,
+            "fallback": "whether it came from another than the first in order, or from the chain's final fallback",
+            "status": "`ok`",
+            "attempts": _ATTEMPTS,
+            **_PLACE_FIELDS,
+        },
+        _completed,
+    ),
+    EventShape(
+        INFER_FAILED,
+        "the client got no answer, an error, or half of an answer",
+        {
+            "reason": "`exhausted`, `request_rejected`, `stream_truncated` or another word of ours",
+            "http_status": _HTTP,
+            "attempts": _ATTEMPTS,
+            "latency_ms": _LATENCY,
+            **_PLACE_FIELDS,
+        },
+        _failed,
+    ),
+    EventShape(
+        INFER_CANCELLED,
+        "the client went away",
+        {"attempts": _ATTEMPTS, "latency_ms": _LATENCY, **_PLACE_FIELDS},
+        _cancelled,
+    ),
+    EventShape(
+        EVENTS_DROPPED,
+        "lines are missing here: the disk was full, or too slow",
+        {"count": "how many"},
+        _dropped,
+    ),
+)
+_FORMS = {shape.name: shape.form for shape in EVENTS}
+_ENCODER = msgspec.json.Encoder()
+_NOBODY = Subject("", "", "")
+
+
+def event_fields(happening: Happening) -> dict[str, Any]:
+    """Everything that its line tells."""
+    return {
+        "ts": _timestamp(happening.time),
+        "request_id": printable(happening.subject.request_id),
+        "event": happening.event,
+        **_FORMS[happening.event](happening),
+    }
+
+
+def event_line(happening: Happening) -> str:
+    """Its line, with the end."""
+    return _ENCODER.encode(event_fields(happening)).decode() + "\n"
+
+
+def loss_line(count: int, seconds: float) -> str:
+    """The line that stands for `count` lost ones."""
+    return event_line(Happening(EVENTS_DROPPED, seconds, _NOBODY, attempts=count))
+
+
+def day_of_line(line: bytes) -> str:
+    """`YYYY-MM-DD` of a line that `event_line` made."""
+    return line[7:17].decode("ascii", "replace")

@@ -1,0 +1,199 @@
+"""One request on its way through a route, as the attempt loop tells it; and the journal that gathers what is told.
+
+While a request runs, an event costs a small object and an append. Lines are formed, token counts read and metrics
+counted when a batch is written.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from pointsman.core.attempts import Member, Plan, Skipped
+from pointsman.events import operations
+from pointsman.events.operation_log import Lines
+from pointsman.events.operations import Happening, Subject
+from pointsman.events.record import UsageSource
+
+_FLUSH_SECONDS = 0.2
+_MOST_PENDING = 256
+"""Forming an event takes some 5 µs, and the loop stands still meanwhile."""
+
+
+class Watcher(Protocol):
+    """Sees every event once, in order, when a batch is written; token counts have been read by then."""
+
+    def watch(self, happenings: Sequence[Happening], /) -> None:
+        """Count them. Must not raise."""
+
+
+class OperationJournal:
+    """Gathers events; gives them to `lines` as JSON and to every watcher as they are.
+
+    `wall_clock` tells seconds since the epoch, `clock` durations. Use it on one event loop.
+    """
+
+    def __init__(
+        self,
+        lines: Lines | None,
+        watchers: Sequence[Watcher] = (),
+        *,
+        wall_clock: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        self._lines = lines
+        self._watchers = tuple(watchers)
+        self._silent = lines is None and not watchers
+        self.wall_clock = wall_clock
+        self.clock = clock
+        self._pending: list[Happening] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def started(self, subject: Subject, final_fallback: Member | None = None) -> "ChainRecord":
+        """Note a request that was accepted. `final_fallback`: the chain's, if it has one."""
+        return ChainRecord(self, subject, final_fallback)
+
+    def append(self, happening: Happening) -> None:
+        """Note what has happened."""
+        if self._silent:
+            return
+        pending = self._pending
+        pending.append(happening)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
+        elif len(pending) >= _MOST_PENDING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        pending, self._pending = self._pending, []
+        if not pending:
+            return
+        for each in pending:
+            each.settle()
+        if self._lines is not None:
+            self._lines.write("".join([operations.event_line(each) for each in pending]))
+            self._lines.flush()
+        for watcher in self._watchers:
+            watcher.watch(pending)
+
+
+class ChainRecord:
+    """What becomes of one request. Exactly one of `completed`, `failed` and `cancelled` ends it; more are ignored."""
+
+    __slots__ = (
+        "_began",
+        "_ended",
+        "_final_fallback",
+        "_first",
+        "_journal",
+        "_member",
+        "_model",
+        "_streams",
+        "attempts",
+        "subject",
+    )
+
+    def __init__(self, journal: OperationJournal, subject: Subject, final_fallback: Member | None) -> None:
+        self._journal = journal
+        self.subject = subject
+        self._final_fallback = final_fallback
+        self._began = journal.clock()
+        self._first: Member | None = None
+        self._member: Member | None = None
+        self._model = ""
+        self._streams = False
+        self._ended = False
+        self.attempts = 0
+        """Calls of providers so far, retries included."""
+        journal.append(Happening(operations.INFER_STARTED, journal.wall_clock(), subject))
+
+    @property
+    def provider(self) -> str:
+        """Who is being asked, or was last; empty when nobody was."""
+        return self._member.provider if self._member is not None else ""
+
+    def ordering(self, plan: Plan) -> None:
+        """The plan is made: note it, and who has no room."""
+        now = self._journal.wall_clock()
+        self._first = plan.attempts[0] if plan.attempts else None
+        self._journal.append(Happening(operations.INFER_ORDERING, now, self.subject, plan=plan))
+        for each in plan.skipped:
+            self._limit_hit(each, now)
+
+    def skipped(self, skipped: Skipped) -> None:
+        """A provider of the plan is passed over when its turn has come: its last place has gone meanwhile."""
+        self._limit_hit(skipped, self._journal.wall_clock())
+
+    def attempting(self, member: Member, model: str) -> None:
+        """A provider is called, for the first time or again. `model` is what it is asked for."""
+        self.attempts += 1
+        self._member = member
+        self._model = model
+
+    def attempt_failed(self, member: Member, reason: str, following: Member | None) -> None:
+        """It failed, or could not be called, and who is next: the same again, another, or nobody."""
+        event = operations.INFER_RETRIED if following is member else operations.INFER_FALLBACK
+        then = following.provider if following is not None else ""
+        now = self._journal.wall_clock()
+        self._journal.append(
+            Happening(event, now, self.subject, provider=member.provider, reason=reason, following=then)
+        )
+
+    def stream_started(self) -> None:
+        """The first byte of an event stream goes to the client."""
+        self._streams = True
+        now = self._journal.wall_clock()
+        self._journal.append(Happening(operations.STREAM_STARTED, now, self.subject, provider=self.provider))
+
+    def completed(self, status: int, usage: UsageSource | None) -> None:
+        """The answer, a success, went through whole. `usage` is read later."""
+        if self._streams and not self._ended:
+            self._end(operations.STREAM_COMPLETED, status, usage=usage)
+            self._ended = False
+        self._end(operations.INFER_COMPLETED, status, usage=usage)
+
+    def failed(self, reason: str, status: int) -> None:
+        """The client got an error, or half of an answer. `status`: what the client was sent; 0 for nothing."""
+        self._end(operations.INFER_FAILED, status, reason)
+
+    def cancelled(self) -> None:
+        """The client went away."""
+        self._end(operations.INFER_CANCELLED, 0)
+
+    def _end(self, event: str, status: int, reason: str = "", usage: UsageSource | None = None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        journal, member = self._journal, self._member
+        journal.append(
+            Happening(
+                event,
+                journal.wall_clock(),
+                self.subject,
+                self.provider,
+                self._model,
+                reason=reason,
+                usage=usage,
+                seconds=journal.clock() - self._began,
+                attempts=self.attempts,
+                status=status,
+                fallback=member is not None and (member is self._final_fallback or member is not self._first),
+            )
+        )
+
+    def _limit_hit(self, skipped: Skipped, now: float) -> None:
+        if skipped.reason not in operations.QUOTA_REASONS:
+            return
+        self._journal.append(
+            Happening(
+                operations.RATE_LIMIT_HIT,
+                now,
+                self.subject,
+                provider=skipped.provider,
+                reason=skipped.reason,
+                until=skipped.until,
+            )
+        )
