@@ -66,6 +66,8 @@ class Happening(msgspec.Struct):
     attempts: int = 0
     status: int = 0
     fallback: bool = False
+    ends_attempt: bool = False
+    """Whether a call of the provider has ended with it; not told."""
 
     def settle(self) -> None:
         """Read what was left for later: the token counts of the body."""

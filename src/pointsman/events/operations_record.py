@@ -85,6 +85,7 @@ class ChainRecord:
 
     __slots__ = (
         "_began",
+        "_calling",
         "_ended",
         "_final_fallback",
         "_first",
@@ -104,6 +105,7 @@ class ChainRecord:
         self._first: Member | None = None
         self._member: Member | None = None
         self._model = ""
+        self._calling = False
         self._streams = False
         self._ended = False
         self.attempts = 0
@@ -130,16 +132,24 @@ class ChainRecord:
     def attempting(self, member: Member, model: str) -> None:
         """A provider is called, for the first time or again. `model` is what it is asked for."""
         self.attempts += 1
+        self._calling = True
         self._member = member
         self._model = model
 
     def attempt_failed(self, member: Member, reason: str, following: Member | None) -> None:
         """It failed, or could not be called, and who is next: the same again, another, or nobody."""
         event = operations.INFER_RETRIED if following is member else operations.INFER_FALLBACK
-        then = following.provider if following is not None else ""
-        now = self._journal.wall_clock()
+        called, self._calling = self._calling, False
         self._journal.append(
-            Happening(event, now, self.subject, provider=member.provider, reason=reason, following=then)
+            Happening(
+                event,
+                self._journal.wall_clock(),
+                self.subject,
+                provider=member.provider,
+                following=following.provider if following is not None else "",
+                reason=reason,
+                ends_attempt=called,
+            )
         )
 
     def stream_started(self) -> None:
@@ -181,6 +191,7 @@ class ChainRecord:
                 attempts=self.attempts,
                 status=status,
                 fallback=member is not None and (member is self._final_fallback or member is not self._first),
+                ends_attempt=self._calling,
             )
         )
 

@@ -17,14 +17,23 @@ from pointsman.gateway.rest.document import document
 from pointsman.gateway.rest.endpoints import BASE
 from pointsman.gateway.rest.refusals import NoSuchMethod, NoSuchPath, error_response
 from pointsman.gateway.rest.strict_request import BodyLimits
+from pointsman.gateway.rest.watching import add_watching
+from pointsman.gateway.watching import Watching
 
 DOCUMENT_PATH = f"{BASE}/openapi.json"
 
 
 def build_api(
-    control: ControlPlane, version: str, say: Callable[[str], None], body_limits: BodyLimits | None = None
+    control: ControlPlane,
+    version: str,
+    say: Callable[[str], None],
+    body_limits: BodyLimits | None = None,
+    watching: Watching | None = None,
 ) -> FastAPI:
-    """The application. Every path asks for the admin's token unless it says otherwise. `say` hears of our bugs."""
+    """The application. Every path asks for the admin's token unless it says otherwise. `say` hears of our bugs.
+
+    Without `watching` there are no `/stats`, `/metrics` and `/health/providers`.
+    """
     # No pages of documentation: they would load scripts from elsewhere. No redirects: they rebuild URLs.
     api = FastAPI(
         title="Pointsman control API", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
@@ -40,6 +49,8 @@ def build_api(
     _add_sandbox_tokens(api, endpoints.SandboxTokenEndpoints(control))
     _add_keys(api, endpoints.KeyEndpoints(control))
     _add_accounts(api, endpoints.AccountEndpoints(control))
+    if watching is not None:
+        add_watching(api, watching)
     made = document(api, version)
 
     async def openapi() -> Response:

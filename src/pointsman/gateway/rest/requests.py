@@ -31,7 +31,7 @@ def _no_credential(text: str) -> str:
     return text
 
 
-def _written_exactly(kind: type[int] | type[bool]) -> BeforeValidator:
+def written_exactly(kind: type[int] | type[bool]) -> BeforeValidator:
     """A query's value, spelt in the one way that the document gives."""
 
     def read(value: Any) -> Any:
@@ -77,14 +77,14 @@ ViaGateway = Annotated[
 Verify = Annotated[
     bool, Field(description="Ask the provider with a small request first, and change nothing unless it answers.")
 ]
-Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, strict=True, description="Of one page."), _written_exactly(int)]
+Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, strict=True, description="Of one page."), written_exactly(int)]
 Offset = Annotated[
-    int, Field(ge=0, le=_LARGEST_OFFSET, strict=True, description="How many to pass over."), _written_exactly(int)
+    int, Field(ge=0, le=_LARGEST_OFFSET, strict=True, description="How many to pass over."), written_exactly(int)
 ]
 Force = Annotated[
     bool,
     Field(strict=True, description="Delete it although routes use it; they lead nowhere then."),
-    _written_exactly(bool),
+    written_exactly(bool),
 ]
 
 

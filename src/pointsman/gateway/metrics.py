@@ -1,0 +1,202 @@
+"""What Prometheus may scrape: counted from the events of the operation log, so that both tell the same.
+
+Owns the names and labels, on a registry of its own. Labels come from what operators made (routes, providers, accounts)
+and from words of ours; never from what a client sent. Nothing is counted while a request runs: events come in batches.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from pointsman.events import operations
+from pointsman.events.operations import Happening
+from pointsman.gateway.stats import LiveRow
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+MOST_NAMES = 256
+"""Values of one label; what comes beyond counts as `OTHER`. Records come and go, and a scrape must stay small."""
+OTHER = "other"
+_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+"""Seconds: from a cached answer to a chain's whole timeout."""
+_CLASSES = {1: "1xx", 2: "2xx", 3: "3xx", 4: "4xx", 5: "5xx"}
+_ENDS = {
+    operations.INFER_COMPLETED: "completed",
+    operations.INFER_FAILED: "failed",
+    operations.INFER_CANCELLED: "cancelled",
+}
+_ATTEMPT_ENDS = (operations.INFER_RETRIED, operations.INFER_FALLBACK)
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What is read at the moment of a scrape."""
+
+    rows: Sequence[LiveRow]
+    """Quotas of all accounts."""
+    store_up: bool
+    events_lost: int
+    """Lines of the operation log, since the start."""
+    open_connections: int
+    """Of clients, at the data listener."""
+
+
+class BoundedNames:
+    """The values that one label may have."""
+
+    def __init__(self, most: int = MOST_NAMES) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, name: str) -> str:
+        """The name, or `OTHER` when there are too many."""
+        if name in self._known:
+            return name
+        if len(self._known) >= self._most:
+            return OTHER
+        self._known.add(name)
+        return name
+
+
+class _WithoutCreated(Collector):
+    """A registry without the moments at which series were made: they double a scrape, and tell nobody anything."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            if metric.samples or not metric.name.endswith("_created"):
+                yield metric
+
+
+class Metrics:
+    """Watches a journal; forms the answer to a scrape. Use it on one event loop."""
+
+    def __init__(self, version: str, *, process: bool = True, most_names: int = MOST_NAMES) -> None:
+        registry = self._registry = CollectorRegistry(auto_describe=True)
+        self._route, self._provider, self._account = (BoundedNames(most_names) for _ in range(3))
+        route, provider = ["account", "route"], ["account", "provider"]
+        self._requests = Counter(
+            "pointsman_requests",
+            "Requests that have ended; status is the class of the answer, none when there was none.",
+            [*route, "provider", "outcome", "status", "fallback"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "pointsman_request_duration_seconds",
+            "From acceptance to the last byte.",
+            [*route, "outcome"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._attempts = Counter(
+            "pointsman_attempts",
+            "Calls of providers that have ended; outcome is ok or what failed.",
+            [*provider, "outcome"],
+            registry=registry,
+        )
+        self._skips = Counter(
+            "pointsman_skipped_providers", "Providers passed over.", [*provider, "reason"], registry=registry
+        )
+        self._tokens = Counter(
+            "pointsman_tokens", "Tokens as providers reported them.", [*provider, "kind"], registry=registry
+        )
+        self._running = Gauge("pointsman_requests_in_progress", "Requests that have not ended.", registry=registry)
+        self._make_gauges(registry, provider)
+        info = Gauge("pointsman_build_info", "Always 1; tells the version.", ["version"], registry=registry)
+        info.labels(version).set(1)
+        if process:
+            ProcessCollector(registry=registry)
+
+    def _make_gauges(self, registry: CollectorRegistry, provider: list[str]) -> None:
+        window = [*provider, "window"]
+        self._used = Gauge(
+            "pointsman_quota_used_requests",
+            "Of the current day or minute, calls under way included.",
+            window,
+            registry=registry,
+        )
+        self._limit = Gauge(
+            "pointsman_quota_limit_requests", "Only for providers that have one.", window, registry=registry
+        )
+        self._exhausted = Gauge("pointsman_provider_exhausted", "1: no room at present.", provider, registry=registry)
+        self._store = Gauge("pointsman_store_up", "1: the database answers.", registry=registry)
+        self._connections = Gauge(
+            "pointsman_open_connections", "Of clients, by listener.", ["listener"], registry=registry
+        )
+        self._lost = Counter(
+            "pointsman_operation_events_lost", "Lines missing in the operation log.", registry=registry
+        )
+        self._lost_before = 0
+
+    # While the gateway runs
+
+    def watch(self, happenings: Sequence[Happening]) -> None:
+        """Count events."""
+        for each in happenings:
+            event = each.event
+            if event in _ENDS:
+                self._end(each, _ENDS[event])
+            elif event == operations.INFER_STARTED:
+                self._running.inc()
+            elif event in _ATTEMPT_ENDS:
+                self._attempt(each, each.reason)
+            elif event == operations.RATE_LIMIT_HIT:
+                self._skip(each, each.provider, each.reason)
+            elif event == operations.INFER_ORDERING and each.plan is not None:
+                for skipped in each.plan.skipped:
+                    if skipped.reason not in operations.QUOTA_REASONS:  # those have an event of their own
+                        self._skip(each, skipped.provider, skipped.reason)
+
+    def _end(self, each: Happening, outcome: str) -> None:
+        account, route = self._account(each.subject.account), self._route(each.subject.route)
+        provider = self._provider(each.provider) if each.provider else ""
+        status = _CLASSES.get(each.status // 100, "none")
+        fallback = "true" if each.fallback else "false"
+        self._running.dec()
+        self._requests.labels(account, route, provider, outcome, status, fallback).inc()
+        self._seconds.labels(account, route, outcome).observe(each.seconds)
+        self._attempt(each, {"completed": "ok", "failed": each.reason}.get(outcome, outcome))
+        if each.tokens is not None:
+            for kind, count in zip(("prompt", "completion"), each.tokens, strict=True):
+                self._tokens.labels(account, provider, kind).inc(max(count, 0))
+
+    def _attempt(self, each: Happening, outcome: str) -> None:
+        if not each.ends_attempt:
+            return
+        labels = self._account(each.subject.account), self._provider(each.provider), outcome
+        self._attempts.labels(*labels).inc()
+
+    def _skip(self, each: Happening, provider: str, reason: str) -> None:
+        self._skips.labels(self._account(each.subject.account), self._provider(provider), reason).inc()
+
+    # When it is scraped
+
+    def exposition(self, gauges: Gauges) -> bytes:
+        """Everything in the text format 0.0.4."""
+        for gauge in (self._used, self._limit, self._exhausted):
+            gauge.clear()
+        for row in gauges.rows[:MOST_NAMES]:
+            self._show(row)
+        self._store.set(gauges.store_up)
+        self._connections.labels("data").set(gauges.open_connections)
+        self._lost.inc(max(gauges.events_lost - self._lost_before, 0))
+        self._lost_before = gauges.events_lost
+        return generate_latest(_WithoutCreated(self._registry))
+
+    def _show(self, row: LiveRow) -> None:
+        names = row.key.account, row.key.provider
+        self._exhausted.labels(*names).set(row.is_exhausted)
+        windows = (
+            ("day", row.counters.daily, row.quota.daily_requests),
+            ("minute", row.counters.minute, row.quota.requests_per_minute),
+        )
+        for window, used, limit in windows:
+            self._used.labels(*names, window).set(used)
+            if limit:
+                self._limit.labels(*names, window).set(limit)
