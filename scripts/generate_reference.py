@@ -98,11 +98,19 @@ def rest_page() -> str:
     return _NOTE + reference_rest.rest_page()
 
 
+def operations_page() -> str:
+    """Every event of the operation log."""
+    from scripts import reference_operations
+
+    return _NOTE + reference_operations.operations_page()
+
+
 PAGES = {
     "limits.md": lambda: reference_limits.limits_page(_NOTE),
     "errors.md": errors_page,
     "cli.md": cli_page,
     "events.md": events_page,
+    "operation-log.md": operations_page,
     "guarantees.md": guarantees_page,
     "gateway-configuration.md": settings_page,
     "rest.md": rest_page,

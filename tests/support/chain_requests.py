@@ -98,3 +98,27 @@ def scripted(tell: Callable[[Journal], object], *watchers: Watcher, lines: Any =
         return journal.events
 
     return asyncio.run(run())
+
+
+async def a_day_with_an_outage(journal: Journal) -> None:
+    """A request every two minutes; groq fails from 09:00 to 11:00, gemini has no room from 10:00 on."""
+    clock = journal.clock
+    start = clock.now
+    for number in range(720):
+        clock.now = start + number * 120.0
+        hour = number / 30
+        record = journal.request()
+        no_room = [Skipped("gemini", "quota_daily", MIDNIGHT)] if hour >= 10 else []
+        others = [LOCAL] if no_room else [GEMINI, LOCAL]
+        record.ordering(Plan((GROQ, *others), tuple(no_room)))
+        record.attempting(GROQ, "groq-model")
+        answering = GROQ
+        if 9 <= hour < 11:
+            record.attempt_failed(GROQ, "server_error", GROQ)
+            record.attempting(GROQ, "groq-model")
+            record.attempt_failed(GROQ, "server_error", others[0])
+            answering = others[0]
+            record.attempting(answering, answering.candidate.model)
+        clock.advance(0.75)
+        record.completed(200, Counted(10, 20))
+    journal.journal.flush()

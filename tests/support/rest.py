@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from pointsman.gateway.rest import ControlServer, build_api
 from pointsman.gateway.rest.server import ListenerLimits
 from pointsman.gateway.rest.strict_request import BodyLimits
+from pointsman.gateway.watching import Watching
 from tests.support import evidence
 from tests.support.canary import KEY
 from tests.support.control_plane import ADMIN_TOKEN, RunningControlPlane, control_plane
@@ -65,9 +66,13 @@ class RunningApi:
         """What was logged, of every logger, and what the API said."""
 
     def start(self, **options: Any) -> None:
-        """`limits`, `body_limits`."""
+        """`limits`, `body_limits`, `watching`."""
         self.api: FastAPI = build_api(
-            self.running.control, "0.0.0", self.records.append, options.pop("body_limits", None)
+            self.running.control,
+            "0.0.0",
+            self.records.append,
+            options.pop("body_limits", None),
+            options.pop("watching", None),
         )
         sock = socket.create_server(("127.0.0.1", 0))
         self.port: int = sock.getsockname()[1]
@@ -158,6 +163,7 @@ def rest_api(
     directory: Path,
     limits: ListenerLimits | None = None,
     body_limits: BodyLimits | None = None,
+    watching: Watching | None = None,
 ) -> Iterator[RunningApi]:
     """A gateway's control API that listens."""
     with control_plane(directory) as running:
@@ -165,7 +171,7 @@ def rest_api(
         kept = _Kept(api.records)
         logging.getLogger().addHandler(kept)
         try:
-            api.start(limits=limits, body_limits=body_limits)
+            api.start(limits=limits, body_limits=body_limits, watching=watching)
             yield api
             api.close()
         finally:

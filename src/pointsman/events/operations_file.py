@@ -133,17 +133,17 @@ def _is_torn(path: Path) -> bool:
         os.close(descriptor)
 
 
-def read_day(directory: Path, day: date) -> Iterator[bytes]:
+def read_day(directory: Path, day: date) -> "DayPieces":
     """The lines of one day in pieces of at most 64 KiB, as many as there are now. Raises OSError at once, or later.
 
     Blocks: iterate over it in a thread.
     """
     descriptor = _open_to_read(directory / file_name(day))
-    return _Pieces(descriptor, os.fstat(descriptor).st_size)
+    return DayPieces(descriptor, os.fstat(descriptor).st_size)
 
 
-class _Pieces(Iterator[bytes]):
-    """Owns the descriptor: it is closed at the end, or when nobody wants the rest."""
+class DayPieces(Iterator[bytes]):
+    """A file that is read piece by piece, up to the size it had. It is closed at its end, or by `close`."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self._file = os.fdopen(descriptor, "rb", buffering=0)
@@ -158,10 +158,9 @@ class _Pieces(Iterator[bytes]):
         return piece
 
     def close(self) -> None:
+        """Nobody wants the rest. Harmless when it is closed."""
         self._file.close()
-
-    def __del__(self) -> None:
-        self.close()
+        self._left = 0
 
 
 class OperationLines(LineWriter):

@@ -4,8 +4,10 @@ Owns the names and labels, on a registry of its own. Labels come from what opera
 and from words of ours; never from what a client sent. Nothing is counted while a request runs: events come in batches.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -28,6 +30,8 @@ _ENDS = {
     operations.INFER_FAILED: "failed",
     operations.INFER_CANCELLED: "cancelled",
 }
+_ATTEMPT_OUTCOMES = {"completed": "ok", "cancelled": "cancelled"}
+_FLAGS = {False: "false", True: "true"}
 _ATTEMPT_ENDS = (operations.INFER_RETRIED, operations.INFER_FALLBACK)
 
 
@@ -108,6 +112,10 @@ class Metrics:
         )
         self._running = Gauge("pointsman_requests_in_progress", "Requests that have not ended.", registry=registry)
         self._make_gauges(registry, provider)
+        self._sums: defaultdict[tuple[Any, ...], int] = defaultdict(int)
+        """What came since the last scrape, by a counter and its labels' values."""
+        self._durations: dict[tuple[str, ...], Histogram] = {}
+        self._in_progress = 0
         info = Gauge("pointsman_build_info", "Always 1; tells the version.", ["version"], registry=registry)
         info.labels(version).set(1)
         if process:
@@ -134,7 +142,7 @@ class Metrics:
         )
         self._lost_before = 0
 
-    # While the gateway runs
+    # While the gateway runs: plain sums, for the library's labels and locks would cost ten times as much
 
     def watch(self, happenings: Sequence[Happening]) -> None:
         """Count events."""
@@ -143,42 +151,50 @@ class Metrics:
             if event in _ENDS:
                 self._end(each, _ENDS[event])
             elif event == operations.INFER_STARTED:
-                self._running.inc()
+                self._in_progress += 1
             elif event in _ATTEMPT_ENDS:
                 self._attempt(each, each.reason)
             elif event == operations.RATE_LIMIT_HIT:
                 self._skip(each, each.provider, each.reason)
-            elif event == operations.INFER_ORDERING and each.plan is not None:
+            elif event == operations.INFER_ORDERING and each.plan is not None and each.plan.skipped:
                 for skipped in each.plan.skipped:
                     if skipped.reason not in operations.QUOTA_REASONS:  # those have an event of their own
                         self._skip(each, skipped.provider, skipped.reason)
 
     def _end(self, each: Happening, outcome: str) -> None:
-        account, route = self._account(each.subject.account), self._route(each.subject.route)
+        subject, tokens = each.subject, each.tokens
+        account, route = self._account(subject.account), self._route(subject.route)
         provider = self._provider(each.provider) if each.provider else ""
         status = _CLASSES.get(each.status // 100, "none")
-        fallback = "true" if each.fallback else "false"
-        self._running.dec()
-        self._requests.labels(account, route, provider, outcome, status, fallback).inc()
-        self._seconds.labels(account, route, outcome).observe(each.seconds)
-        self._attempt(each, {"completed": "ok", "failed": each.reason}.get(outcome, outcome))
-        if each.tokens is not None:
-            for kind, count in zip(("prompt", "completion"), each.tokens, strict=True):
-                self._tokens.labels(account, provider, kind).inc(max(count, 0))
+        self._in_progress -= 1
+        self._sums[self._requests, account, route, provider, outcome, status, _FLAGS[each.fallback]] += 1
+        self._duration(account, route, outcome).observe(each.seconds)
+        self._attempt(each, _ATTEMPT_OUTCOMES.get(outcome, each.reason))
+        if tokens is not None:
+            self._sums[self._tokens, account, provider, "prompt"] += max(tokens.input_tokens, 0)
+            self._sums[self._tokens, account, provider, "completion"] += max(tokens.output_tokens, 0)
+
+    def _duration(self, *labels: str) -> Histogram:
+        child = self._durations.get(labels)
+        if child is None:
+            child = self._durations[labels] = self._seconds.labels(*labels)
+        return child
 
     def _attempt(self, each: Happening, outcome: str) -> None:
-        if not each.ends_attempt:
-            return
-        labels = self._account(each.subject.account), self._provider(each.provider), outcome
-        self._attempts.labels(*labels).inc()
+        if each.ends_attempt:
+            self._sums[self._attempts, self._account(each.subject.account), self._provider(each.provider), outcome] += 1
 
     def _skip(self, each: Happening, provider: str, reason: str) -> None:
-        self._skips.labels(self._account(each.subject.account), self._provider(provider), reason).inc()
+        self._sums[self._skips, self._account(each.subject.account), self._provider(provider), reason] += 1
 
     # When it is scraped
 
     def exposition(self, gauges: Gauges) -> bytes:
         """Everything in the text format 0.0.4."""
+        sums, self._sums = self._sums, defaultdict(int)
+        for (counter, *labels), count in sums.items():
+            counter.labels(*labels).inc(count)
+        self._running.set(self._in_progress)
         for gauge in (self._used, self._limit, self._exhausted):
             gauge.clear()
         for row in gauges.rows[:MOST_NAMES]:

@@ -13,9 +13,10 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Query
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import Field
+from starlette.types import Receive, Scope, Send
 
 from pointsman.core.control_errors import InvalidRequest, NotFound
-from pointsman.events.operations_file import read_day
+from pointsman.events.operations_file import DayPieces, read_day
 from pointsman.gateway.metrics import CONTENT_TYPE
 from pointsman.gateway.provider_health import Found, Looked
 from pointsman.gateway.rest.admission import AdminRoute, PublicRoute, account_of
@@ -28,6 +29,20 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 AccountName = Annotated[str, Depends(account_of)]
 Day = Annotated[str, Query(alias="date", description="YYYY-MM-DD, in UTC.", max_length=64)]
 Load = Annotated[bool, Field(strict=True, description="Load local models, too."), written_exactly(bool)]
+
+
+class _Lines(StreamingResponse):
+    """Closes the file also when the client leaves."""
+
+    def __init__(self, pieces: DayPieces) -> None:
+        super().__init__(pieces, media_type=LINES_TYPE)
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._pieces.close()
 
 
 class WatchingEndpoints:
@@ -44,7 +59,7 @@ class WatchingEndpoints:
             pieces = await asyncio.to_thread(read_day, self._watching.directory, wanted)
         except OSError:
             raise NotFound(f"there is no log of {wanted.isoformat()}; days begin and end in UTC") from None
-        return StreamingResponse(pieces, media_type=LINES_TYPE)
+        return _Lines(pieces)
 
     async def live(self, account: AccountName) -> Response:
         """Each provider with its quota and what is used of it."""
