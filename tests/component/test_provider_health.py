@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from pointsman.core.candidate import Candidate
 from pointsman.core.errors import UpstreamUnavailable
-from pointsman.gateway.provider_health import Found, HealthLimits, ProviderHealth, Target
+from pointsman.gateway.provider_health import Found, HealthLimits, ProviderHealth, Target, stored_targets
 from pointsman.testing import FakeClock
 from tests.support.canary import KEY
+from tests.support.control_plane import control_plane
 from tests.support.probed_upstream import answer, probed_upstream
 from tests.support.probing import resolved, run
 
@@ -195,3 +197,12 @@ def test_targets_that_cannot_be_read_are_an_error_and_are_not_kept() -> None:
         assert calls == 2
 
     run(looked())
+
+
+def test_stored_providers_are_looked_at_as_their_records_say(tmp_path: Path) -> None:
+    with control_plane(tmp_path) as running:
+        running.provide("mocked")
+        running.provide("nowhere", config={"OPENAI_BASE_URL": "http://169.254.169.254/v1"})
+        health = ProviderHealth(stored_targets(running.control.store), wall_clock=FakeClock(), clock=FakeClock())
+        found = {each.provider: each.status for each in running.call(health.look("default")).found}
+        assert found == {"mocked": "healthy", "nowhere": "unusable"}

@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import http.client
 import json
 import re
+import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,10 +21,11 @@ from pointsman.events.operations_record import OperationJournal
 from pointsman.gateway.metrics import Metrics
 from pointsman.gateway.provider_health import ProviderHealth, Target
 from pointsman.gateway.stats import LiveRow
-from pointsman.gateway.watching import Watching
+from pointsman.gateway.watching import Sources, Watching
 from pointsman.testing import FakeClock
 from tests.support.canary import KEY
 from tests.support.chain_requests import MIDNIGHT, Journal, a_day_with_an_outage
+from tests.support.gateway_process import GatewayProcess, NotStarted
 from tests.support.rest import BEARER, RunningApi, rest_api
 
 PATHS = ["/stats/history?date=2026-11-30", "/stats/live", "/health/providers", "/metrics"]
@@ -38,12 +42,10 @@ class Watched:
         self.watching = Watching(
             self.journal.journal,
             directory,
-            self._rows,
+            Sources(self._targets, self._store_up, lambda: 3, self._rows),
             ProviderHealth(self._targets, wall_clock=time.time, clock=time.monotonic),
             metrics,
-            self._store_up,
             lambda: lines.lost,
-            lambda: 3,
             metrics_are_open,
         )
 
@@ -239,3 +241,43 @@ def test_a_journal_that_nobody_reads_keeps_nothing() -> None:
         assert not journal._pending
 
     asyncio.run(run())
+
+
+def test_a_gateway_is_watched_by_its_admin(tmp_path: Path) -> None:
+    gateway = GatewayProcess(tmp_path / "data", free_ports())
+    gateway.start()
+    try:
+        token = gateway.token_file.read_text().strip()
+        answers = {path: fetch(gateway.ports["control"], path, token) for path in PATHS[1:]}
+        today = time.strftime("%Y-%m-%d", time.gmtime())
+        assert fetch(gateway.ports["control"], f"/stats/history?date={today}", token) == (200, b"")
+    finally:
+        gateway.end(signal.SIGTERM)
+    assert {status for status, _ in answers.values()} == {200}
+    assert b"pointsman_store_up 1.0" in answers["/metrics"][1]
+    assert json.loads(answers["/health/providers"][1])["providers"] == []
+
+
+def test_a_gateway_whose_log_has_no_directory_says_so_and_does_not_start(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    (data / "operations").write_text("")
+    gateway = GatewayProcess(data, free_ports())
+    with pytest.raises(NotStarted):
+        gateway.start()
+    assert any("operation log" in line and "directory" in line for line in gateway.lines), gateway.lines
+
+
+def fetch(port: int, path: str, token: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", path, headers={"authorization": f"Bearer {token}"})
+    response = connection.getresponse()
+    answer = response.status, response.read()
+    connection.close()
+    return answer
+
+
+def free_ports() -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        return [each.getsockname()[1] for each in sockets]

@@ -26,11 +26,13 @@ from pointsman.gateway.keys import Keys
 from pointsman.gateway.listeners import bind_sockets, ssl_context
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.probe import Prober
+from pointsman.gateway.provider_health import stored_targets
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
 from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
+from pointsman.gateway.watching import Sources, watching
 from pointsman.proxy.memory import freeze_garbage
 from pointsman.proxy.model_reception import Models
 from pointsman.proxy.process import bound_address, open_files, ready_text, until_signalled
@@ -44,6 +46,8 @@ _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
 _QUOTA_FILE = "quota.db"
 DEFAULT_DATA_URL = f"http://{DEFAULT_LISTEN.data}/v1"
+_OPERATIONS = "operations"
+"""The operation log's directory in the data directory."""
 _FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMITS.connections + 256
 """As many clients as the listeners take, and our own: the database, upstreams that are verified, libraries."""
 
@@ -90,10 +94,14 @@ async def run_gateway(settings: Settings) -> int:
         routes = ModelRoutes(store, log.say)
         await stack.enter_async_context(following(routes))
         models = Models(lambda: routes.access, time.time, is_open=settings.listen.data.is_loopback)
+        # Before the data listener, so that requests that end with it are still told.
+        sources = Sources(stored_targets(store), control.healthy, lambda: data.open_connections)
+        watched = stack.enter_context(watching(settings.data_dir / _OPERATIONS, log.say, sources))
         data = DataListener(log, control.healthy, models, await _open_ledger(settings, stack))
         stack.push_async_callback(data.close)
         await data.serve(sockets.data, ssl_context(settings.tls))
-        control_server = ControlServer(build_api(control, VERSION, log.say), sockets.control, ssl_context(settings.tls))
+        api = build_api(control, VERSION, log.say, watching=watched)
+        control_server = ControlServer(api, sockets.control, ssl_context(settings.tls))
         serving = asyncio.get_running_loop().create_task(control_server.serve())
         stack.push_async_callback(_stop_control, control_server, serving)
         freeze_garbage()

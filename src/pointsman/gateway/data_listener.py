@@ -72,6 +72,11 @@ class DataListener:
         else:
             await self._router.serve_tls(listener, lambda: context)
 
+    @property
+    def open_connections(self) -> int:
+        """Clients that are connected now."""
+        return self._server.open_connections
+
     def enforce_deadlines(self) -> None:
         """Act on what is overdue now, without waiting for the next sweep."""
         self._router.enforce_deadlines()

@@ -13,15 +13,21 @@ from pointsman.core.candidate import Candidate
 from pointsman.core.errors import RouterError, UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, KIB
 from pointsman.core.protocols import InferenceProtocol
+from pointsman.core.provider import Provider
+from pointsman.core.route import Route
 from pointsman.proxy.backends.http import HttpBackend
 from pointsman.proxy.call import Call
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.upstream.pool import Pool
 from pointsman.proxy.upstream.resolve import Resolver
+from pointsman.routing.resolve import Unresolvable, resolve
+from pointsman.store.interface import Store
 from pointsman.wire.request import RequestHead
 
 _PATH = "/v1/models"
-HEALTHY, NOT_LOADED, UNREACHABLE = "healthy", "not_loaded", "unreachable"
+_MOST_TARGETS = 256
+"""Of one account, by name; the others are not looked at."""
+HEALTHY, NOT_LOADED, UNREACHABLE, UNUSABLE = "healthy", "not_loaded", "unreachable", "unusable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +45,8 @@ class Target:
     """A provider to be looked at."""
 
     provider: str
-    candidate: Candidate
-    """With the key that a request would be sent with."""
+    candidate: Candidate | None
+    """With the key that a request would be sent with; None when the record leads nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class Found:
 
     provider: str
     status: str
-    """`healthy`, `auth_error`, `rate_limit`, `server_error`, `unexpected`, `unreachable`, `not_loaded`."""
+    """`healthy`, `auth_error`, `rate_limit`, `server_error`, `unexpected`, `unreachable`, `not_loaded`, `unusable`."""
     http_status: int | None = None
     latency_ms: int | None = None
     """Until the head of the answer."""
@@ -73,6 +79,24 @@ LoadLocal = Callable[[Candidate], Awaitable[None]]
 async def cannot_load(candidate: Candidate) -> None:
     """For a gateway without an engine. Raises UpstreamUnavailable."""
     raise UpstreamUnavailable("this gateway has no local engine")
+
+
+def stored_targets(store: Store) -> Targets:
+    """The providers that are stored, each as a route to it would be resolved."""
+
+    async def targets(account: str) -> Sequence[Target]:
+        async with store.read() as reader:
+            providers = await reader.providers(account, _MOST_TARGETS, 0)
+        return [Target(each.name, _candidate(each)) for each in providers]
+
+    return targets
+
+
+def _candidate(provider: Provider) -> Candidate | None:
+    try:
+        return resolve(Route(provider.account, "health", provider.name, ""), provider).candidate()
+    except Unresolvable:
+        return None
 
 
 class ProviderHealth:
@@ -99,7 +123,7 @@ class ProviderHealth:
         """How the account's providers are, as of at most `keep_seconds` ago. `load`: local models, too."""
         async with self._turn:
             now = self._clock()
-            self._kept = {key: kept for key, kept in self._kept.items() if now - kept[0] < self._limits.keep_seconds}
+            self._kept = {key: kept for key, kept in self._kept.items() if now - kept[0] <= self._limits.keep_seconds}
             kept = self._kept.get((account, load))
             if kept is not None:
                 return kept[1]
@@ -120,7 +144,10 @@ class ProviderHealth:
         return tuple(each.result() for each in asked)
 
     async def _ask(self, target: Target, backend: HttpBackend, load: bool) -> Found:
-        scheme = target.candidate.endpoint.scheme
+        candidate = target.candidate
+        if candidate is None:
+            return Found(target.provider, UNUSABLE)
+        scheme = candidate.endpoint.scheme
         if scheme == "mock":
             return Found(target.provider, HEALTHY, latency_ms=0)
         if scheme == "gguf" and not load:
@@ -130,10 +157,10 @@ class ProviderHealth:
             # A model takes as long as it takes; its supervisor bounds that.
             async with asyncio.timeout(None if scheme == "gguf" else self._limits.seconds):
                 if scheme == "gguf":
-                    await self._load_local(target.candidate)
+                    await self._load_local(candidate)
                     status = None
                 else:
-                    status = await _status(target.candidate, backend)
+                    status = await _status(candidate, backend)
         except (TimeoutError, RouterError):
             return Found(target.provider, UNREACHABLE)
         latency = round((self._clock() - began) * 1000)

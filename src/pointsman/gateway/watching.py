@@ -1,37 +1,87 @@
-"""What an operator watches a gateway by, as one object: what the control listener's paths call."""
+"""What an operator watches a gateway by, as one object: what the control listener's paths call, and its composition."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pointsman.core.version import VERSION
+from pointsman.events.operations_file import DEFAULT_KEEP_DAYS, operation_files
 from pointsman.events.operations_record import OperationJournal
+from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.metrics import Gauges, Metrics
-from pointsman.gateway.provider_health import ProviderHealth
+from pointsman.gateway.provider_health import LoadLocal, ProviderHealth, Targets, cannot_load
 from pointsman.gateway.stats import LiveRow
 
 LiveRows = Callable[[], Awaitable[Sequence[LiveRow]]]
 """Every provider of every account, with its counters as of now."""
 
 
+async def no_rows() -> Sequence[LiveRow]:
+    """For a gateway that counts nothing."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Whom to ask for what is not in the journal."""
+
+    targets: Targets
+    """For `/health/providers`."""
+    store_up: Callable[[], Awaitable[bool]]
+    open_connections: Callable[[], int]
+    """Of clients, at the data listener."""
+    live_rows: LiveRows = no_rows
+    load_local: LoadLocal = cannot_load
+
+
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Composition roots make it."""
+    """Composition roots make it with `watching`."""
 
     journal: OperationJournal
+    """What an attempt loop tells its requests to."""
     directory: Path
     """Of the operation log's files."""
-    live_rows: LiveRows
+    sources: Sources
     health: ProviderHealth
     metrics: Metrics
-    store_up: Callable[[], Awaitable[bool]]
     events_lost: Callable[[], int]
-    open_connections: Callable[[], int]
+    """Lines of the operation log, since the start."""
     metrics_are_open: bool = False
     """Whether `/metrics` is for anyone who reaches the listener; otherwise it takes the admin's token."""
 
     async def scrape(self) -> bytes:
         """The answer to Prometheus."""
         self.journal.flush()
-        store_up = await self.store_up()
-        rows = await self.live_rows() if store_up else ()
-        return self.metrics.exposition(Gauges(rows, store_up, self.events_lost(), self.open_connections()))
+        sources = self.sources
+        store_up = await sources.store_up()
+        rows = await sources.live_rows() if store_up else ()
+        return self.metrics.exposition(Gauges(rows, store_up, self.events_lost(), sources.open_connections()))
+
+
+@contextlib.contextmanager
+def watching(
+    directory: Path,
+    say: Callable[[str], None],
+    sources: Sources,
+    *,
+    keep_days: int = DEFAULT_KEEP_DAYS,
+    metrics_are_open: bool = False,
+) -> Iterator[Watching]:
+    """Until the end, when what is pending is written. Raises CannotStart when the directory cannot be written to."""
+    with contextlib.ExitStack() as stack:
+        try:
+            lines = stack.enter_context(operation_files(directory, keep_days, say, time.time))
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            text = f"operation log {directory}: {reason}; it must be a directory that the gateway may write to"
+            raise CannotStart(text) from None
+        metrics = Metrics(VERSION)
+        journal = OperationJournal(lines, [metrics], wall_clock=time.time, clock=time.monotonic)
+        stack.callback(journal.flush)
+        health = ProviderHealth(
+            sources.targets, load_local=sources.load_local, wall_clock=time.time, clock=time.monotonic
+        )
+        yield Watching(journal, directory, sources, health, metrics, lambda: lines.lost, metrics_are_open)

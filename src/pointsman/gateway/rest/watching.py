@@ -63,7 +63,7 @@ class WatchingEndpoints:
 
     async def live(self, account: AccountName) -> Response:
         """Each provider with its quota and what is used of it."""
-        rows = await self._watching.live_rows()
+        rows = await self._watching.sources.live_rows()
         return JSONResponse([live_answer(row) for row in rows if row.key.account == account])
 
     async def providers(self, account: AccountName, load: Load = False) -> Response:
