@@ -3,6 +3,7 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 FUZZ_SECONDS ?= 60
+TEST_PROCESSES ?= 2
 
 .PHONY: default setup demo check test acceptance-agents bench bench-gateway gateway-faults rotation soak fuzz corpus docs proto fix lock clean help
 
@@ -30,7 +31,7 @@ check: setup  ## ruff, mypy, import-linter, shape limits, docs tests
 	$(BIN)/pytest tests/docs
 
 test: check  ## check, then unit, component, conformance and e2e tests
-	$(BIN)/pytest tests
+	@scripts/test.sh $(BIN)/pytest $(TEST_PROCESSES)
 
 acceptance-agents: setup  ## real coding agents in the sandbox; installs them first
 	$(BIN)/python -m tests.acceptance.run

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import evidence
+from tests.support import canary, evidence
 from tests.support.onlooker import Onlooker
 
 settings.register_profile("fast", max_examples=60, deadline=None, derandomize=True)
@@ -22,8 +22,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure() -> None:
+    """Plant what must never show before there are processes of pytest-xdist: all plant, and search for, the same."""
+    assert canary.KEY
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _onlooker() -> Iterator[None]:
+def _onlooker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    evidence.keep("places", str(tmp_path_factory.getbasetemp()))
     onlooker = Onlooker(os.getpid())
     onlooker.start()
     yield

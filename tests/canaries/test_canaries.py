@@ -21,6 +21,8 @@ from tests.support.processes import POINTSMAN, proxy_process, run_to_end
 from tests.support.raw_client import RawClient, post
 from tests.support.upstream import SOME_BODY, Upstream, UpstreamPeer, begin
 
+pytestmark = pytest.mark.alone
+
 BOTH = Finder({"key": KEY, "token": TOKEN, "prompt": PROMPT})
 ONLY_KEY = Finder({"key": KEY, "token": TOKEN})
 PLANTED = (".yaml", ".yml", ".token")
@@ -98,7 +100,11 @@ def test_no_client_was_sent_the_key() -> None:
 
 @pytest.mark.guarantee("K1")
 def test_no_file_holds_a_canary(tmp_path_factory: pytest.TempPathFactory) -> None:
-    files = [path for path in tmp_path_factory.getbasetemp().rglob("*") if path.is_file() and not path.is_symlink()]
+    """In the directories of this process and of those that ran the tests before it."""
+    places = [Path(line) for line in (evidence.directory() / "places").read_text().splitlines()]
+    assert tmp_path_factory.getbasetemp() in places
+    assert all(place.is_dir() for place in places)
+    files = [path for place in places for path in place.rglob("*") if path.is_file() and not path.is_symlink()]
     found = {
         f"{path}: {what}"
         for path in files

@@ -1,6 +1,7 @@
 """What the tests' processes wrote and looked like, kept for the search that ends the run (tests/canaries).
 
-A directory of plain files, one per kind, that any process of the run may append to.
+A directory of plain files, one per kind, that any process of the run may append to. scripts/test.sh makes one for all
+the processes that it starts; where pytest is started without it, each run has its own.
 """
 
 import atexit
@@ -24,7 +25,7 @@ def directory() -> Path:
 
 
 def keep(kind: str, data: bytes | str) -> None:
-    """Add to the evidence of that kind: `log`, `event`, `cli`, `client`, `output`, `process`."""
+    """Add to the evidence of that kind: `log`, `event`, `cli`, `client`, `output`, `process`, `places`."""
     if isinstance(data, str):
         data = data.encode("utf-8", "backslashreplace")
     if not data:
