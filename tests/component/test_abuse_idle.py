@@ -13,6 +13,8 @@ from tests.support.answering_upstream import AnsweringUpstream
 from tests.support.raw_client import RawClient, post
 from tests.support.watched import CONNECT, SOON_LEVEL, WatchedRouter, wait_until
 
+pytestmark = pytest.mark.alone
+
 MANY = 500
 PER_CONNECTION = 0.15
 """MiB of a connection inside TLS: OpenSSL's two buffers and state, and the objects of its phases."""

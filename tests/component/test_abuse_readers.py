@@ -10,6 +10,8 @@ from tests.support.answering_upstream import FAT_ANSWER, AnsweringUpstream
 from tests.support.raw_client import RawClient, post
 from tests.support.watched import SOON_LEVEL, WatchedRouter, wait_until
 
+pytestmark = pytest.mark.alone
+
 PER_CLIENT = 1.0
 """MiB in the process for a client that reads nothing: 64 KiB until writing pauses, one read of the upstream behind it
 (256 KiB), the same once more while it is encrypted, the connections' own objects. The rest waits in the kernel."""

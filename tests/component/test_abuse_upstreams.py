@@ -6,11 +6,13 @@ import pytest
 
 from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.testing import FakeClock
-from tests.support.answering_upstream import GZIP_BOMB, AnsweringUpstream, inflated_size
+from tests.support.answering_upstream import AnsweringUpstream, gzip_bomb, inflated_size
 from tests.support.door import Door, candidate
 from tests.support.raw_client import Answer, post
 from tests.support.upstream import Upstream, begin
 from tests.support.watched import WatchedRouter
+
+pytestmark = pytest.mark.alone
 
 MIB = 1024 * 1024
 SOME = 16
@@ -69,7 +71,7 @@ def test_a_bomb_in_gzip_is_relayed_as_it_is(router: WatchedRouter) -> None:
         client.send(post(path=b"/v1/chat/completions?gzip"))
         answer = client.answer()
     assert answer.value(b"content-encoding") == b"gzip"
-    assert answer.body == GZIP_BOMB
+    assert answer.body == gzip_bomb()
     assert inflated_size(answer.body) == 64 * MIB
 
 

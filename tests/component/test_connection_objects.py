@@ -26,9 +26,12 @@ CONNECT = b"CONNECT inference.local:443 HTTP/1.1\r\nHost: inference.local:443\r\
 @pytest.fixture
 def uncollected() -> Iterator[None]:
     gc.collect()
+    # What other tests have left is of no interest, and to look through it all takes seconds.
+    gc.freeze()
     gc.disable()
     yield
     gc.enable()
+    gc.unfreeze()
 
 
 def alive() -> Counter[str]:

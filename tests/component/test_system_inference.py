@@ -134,6 +134,7 @@ def serve_in_pieces(upstream: Upstream, total: bytes) -> None:
     peer.send(total)
 
 
+@pytest.mark.alone
 @pytest.mark.guarantee("U7")
 def test_the_whole_call_must_end_within_the_route_timeout(upstream: Upstream, quick_limits: Limits) -> None:
     limits = replace(quick_limits, chunk_idle_seconds=60.0, response_header_seconds=60.0, buffered_seconds=60.0)

@@ -183,6 +183,7 @@ async def test_a_write_of_another_process_is_seen_within_its_freshness(database:
         writer.kill()
 
 
+@pytest.mark.alone
 async def test_asking_two_hundred_times_a_second_costs_next_to_nothing(sqlite: Database) -> None:
     """CPU time of this process. About 25 µs a call where the machine is quiet; the promise is 100."""
     async with sqlite.opened() as store:

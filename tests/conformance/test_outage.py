@@ -215,6 +215,7 @@ def test_it_works_beside_grpc_in_one_loop(database: Database, loop: str) -> None
         runner.run(whole())
 
 
+@pytest.mark.alone
 async def test_a_store_at_work_does_not_hold_up_the_loop(database: Database) -> None:
     """CPU time that the loop spends in one go, on a hundred records; about 6 ms where the machine is quiet.
 

@@ -317,6 +317,7 @@ signal.pause()
         assert process.wait(5) == 41
 
 
+@pytest.mark.alone
 def test_ctrl_c_ends_everything_within_a_second(routes: Path) -> None:
     with subprocess.Popen(
         command(routes, PYTHON, "-c", "print('ready', flush=True); import time; time.sleep(600)"),

@@ -1,6 +1,7 @@
 """An upstream that answers many connections by itself, from a thread: well, or as the request's query asks."""
 
 import asyncio
+import functools
 import gzip
 import threading
 import zlib
@@ -12,9 +13,13 @@ EVENT_STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-
 JSON_CHUNKS = EVENT_STREAM.replace(b"text/event-stream", b"application/json")
 _EVENT = b"data: " + b"x" * 8000 + b"\n\n"
 _CHUNK = b"%x\r\n%b\r\n" % (len(_EVENT), _EVENT)
-GZIP_BOMB = gzip.compress(bytes(64 * 1024 * 1024), 9, mtime=0)
-"""64 KiB of gzip that would be 64 MiB."""
 FAT_ANSWER = b"a" * 40_000
+
+
+@functools.cache
+def gzip_bomb() -> bytes:
+    """64 KiB of gzip that would be 64 MiB. Made by whoever asks: every process of the tests imports this."""
+    return gzip.compress(bytes(64 * 1024 * 1024), 9, mtime=0)
 
 
 def _for_ever(first: bytes, then: bytes) -> Callable[[], Iterator[bytes]]:
@@ -103,7 +108,7 @@ class AnsweringUpstream:
                 self.flooded += len(piece)
         fields, body = b"", b"{}"
         if query == b"gzip":
-            fields, body = b"Content-Encoding: gzip\r\n", GZIP_BOMB
+            fields, body = b"Content-Encoding: gzip\r\n", gzip_bomb()
         elif query == b"fat":
             body = FAT_ANSWER
         writer.write(

@@ -66,6 +66,11 @@ class LoopWatch:
         return _BUCKETS
 
     @property
+    def beats(self) -> int:
+        """How many moments were looked at."""
+        return sum(self._counts)
+
+    @property
     def most_ms(self) -> float:
         """The worst."""
         return self._most / 1e6
