@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Before any test imports grpc, which it tells to print nothing: what grpc prints at a fork would be anybody's output.
+import pointsman.rpc  # noqa: F401
 from tests.support import canary, evidence
 from tests.support.onlooker import Onlooker
 
