@@ -22,7 +22,7 @@ SHORTEST_WAIT = 1.0
 
 _LONGEST_VALUE = 64  # characters; the longest form, an HTTP-date, has 30
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,12})?")
-_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,9}(?:\.\d{1,12})?)s)?")
+_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9}(?:\.\d{1,12})?)s)?")
 _MILLISECONDS = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)ms")
 _FIRST_EPOCH = 1e9  # 2001; as a number of seconds to wait it would be 31 years
 _FIRST_EPOCH_MS = 1e11  # 1973 in milliseconds; in seconds the year 5138

@@ -140,6 +140,7 @@ def test_without_a_usable_field_it_is_the_providers_next_day(fields: dict[str, s
         ({"retry-after": "86400"}, LONGEST_WAIT),
         ({"retry-after": "86401"}, LONGEST_WAIT),
         ({"retry-after": "999999999999999"}, LONGEST_WAIT),
+        ({"x-ratelimit-reset-requests": "1d"}, LONGEST_WAIT),
         ({"x-ratelimit-reset-requests": "999999d"}, LONGEST_WAIT),
         ({"x-ratelimit-reset": "999999999999999"}, LONGEST_WAIT),
         ({"retry-after": "Fri, 15 Jan 2100 08:00:00 GMT"}, LONGEST_WAIT),
