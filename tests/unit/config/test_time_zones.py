@@ -1,10 +1,12 @@
 """Zones by name."""
 
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from pointsman.config.time_zones import UnknownZone, zone_named
+from tests.support.processes import run_to_end
 
 
 def test_zones_are_found_by_their_names() -> None:
@@ -28,3 +30,9 @@ def test_a_name_that_is_none_is_told_with_the_nearest(name: str, hint: str) -> N
     with pytest.raises(UnknownZone) as caught:
         zone_named(name)
     assert hint in str(caught.value)
+
+
+def test_zones_are_found_where_the_system_has_none() -> None:
+    code = "from pointsman.config.time_zones import zone_named; print(zone_named('Europe/Budapest'))"
+    done = run_to_end([sys.executable, "-c", code], environ={"PYTHONTZPATH": ""})
+    assert (done.stdout, done.stderr) == ("Europe/Budapest\n", "")
