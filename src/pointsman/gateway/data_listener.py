@@ -75,7 +75,7 @@ class DataListener:
     @property
     def open_connections(self) -> int:
         """Clients that are connected now."""
-        return self._server.open_connections
+        return self._router.open_connections
 
     def enforce_deadlines(self) -> None:
         """Act on what is overdue now, without waiting for the next sweep."""

@@ -123,7 +123,7 @@ class ProviderHealth:
         """How the account's providers are, as of at most `keep_seconds` ago. `load`: local models, too."""
         async with self._turn:
             now = self._clock()
-            self._kept = {key: kept for key, kept in self._kept.items() if now - kept[0] <= self._limits.keep_seconds}
+            self._kept = {key: kept for key, kept in self._kept.items() if now - kept[0] < self._limits.keep_seconds}
             kept = self._kept.get((account, load))
             if kept is not None:
                 return kept[1]
