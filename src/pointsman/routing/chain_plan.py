@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from pointsman.core.attempts import Chain, Member, Plan, Skipped
 from pointsman.core.quota import Counters
-from pointsman.routing.recovery import next_reset, zone_named
+from pointsman.core.quota_window import MINUTE_SECONDS, minute_of, next_midnight
+from pointsman.routing.recovery import zone_named
 from pointsman.routing.strategies import StrategyState, strategy_named
-
-_MINUTE = 60
 
 
 class Planned(NamedTuple):
@@ -63,11 +62,11 @@ def exhausted(member: Member, used: Counters, now: float) -> Skipped | None:
     quota = member.quota
     until, reason = used.exhausted_until, "exhausted"
     if 0 < quota.daily_requests <= used.daily:
-        day_ends = next_reset(zone_named(quota.reset_timezone), now)
+        day_ends = next_midnight(zone_named(quota.reset_timezone), now)
         if day_ends >= until:
             until, reason = day_ends, "quota_daily"
     if 0 < quota.requests_per_minute <= used.minute:
-        minute_ends = (now // _MINUTE + 1) * _MINUTE
+        minute_ends = float((minute_of(now) + 1) * MINUTE_SECONDS)
         if minute_ends > until:
             until, reason = minute_ends, "quota_minute"
     return Skipped(member.provider, reason, until) if until > now else None

@@ -7,12 +7,13 @@ whoever reads a configuration asks for its zones first, so that a plan touches n
 import math
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from pointsman.core.quota import DEFAULT_ZONE, Quota
+from pointsman.core.quota_window import next_midnight
 
 LONGEST_WAIT = 24 * 3600.0
 """Seconds that a field may ask for. A provider that wants more is asked in vain once a day, and a slip or a hostile
@@ -44,7 +45,7 @@ def may_ask_again_at(fields: Iterable[tuple[bytes, bytes]], quota: Quota, now: f
         if at is not None:
             return _clamped(at, now)
     at = _reset_of_limits(values, now)
-    return _clamped(at, now) if at is not None else next_reset(zone_named(quota.reset_timezone), now)
+    return _clamped(at, now) if at is not None else next_midnight(zone_named(quota.reset_timezone), now)
 
 
 def _clamped(at: float, now: float) -> float:
@@ -121,13 +122,3 @@ def zone_named(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError) as error:
         raise ValueError(f"no time zone is named {name[:64]!r}") from error
-
-
-def next_reset(zone: tzinfo, now: float) -> float:
-    """When the next day begins in a zone: the first moment of its date, where clocks are put back or forth as well."""
-    tomorrow = datetime.fromtimestamp(now, zone).date() + timedelta(days=1)
-    # In a gap, fold 0 is the moment of the jump: a day without a midnight begins there.
-    first = datetime(tomorrow.year, tomorrow.month, tomorrow.day, tzinfo=zone)
-    at = first.timestamp()
-    # Clocks that are put back over midnight make the date begin twice; the first may have been.
-    return at if at > now else first.replace(fold=1).timestamp()

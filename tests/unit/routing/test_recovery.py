@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.core.quota import Quota
-from pointsman.routing.recovery import LONGEST_WAIT, SHORTEST_WAIT, may_ask_again_at, next_reset, zone_named
+from pointsman.core.quota_window import next_midnight
+from pointsman.routing.recovery import LONGEST_WAIT, SHORTEST_WAIT, may_ask_again_at, zone_named
 from tests.unit.routing.chains import MIDNIGHT, NOW
 
 DAY = 24 * 3600.0
@@ -189,8 +190,8 @@ def test_a_day_ends_at_the_next_midnight_however_long_it_is(zone: str, start: tu
     begin = instant(zone, *start)
     end = begin + hours * 3600
     for moment in (begin, begin + 1, begin + hours * 1800, end - 1, end - 0.001):
-        assert next_reset(zone_named(zone), moment) == end
-    assert next_reset(zone_named(zone), end) > end
+        assert next_midnight(zone_named(zone), moment) == end
+    assert next_midnight(zone_named(zone), end) > end
 
 
 def test_a_date_that_begins_twice_resets_at_both_beginnings() -> None:
@@ -198,9 +199,9 @@ def test_a_date_that_begins_twice_resets_at_both_beginnings() -> None:
     zone = zone_named("America/Goose_Bay")
     first, second = instant("America/Goose_Bay", 2010, 11, 7), instant("America/Goose_Bay", 2010, 11, 7, fold=1)
     assert second - first == 3600
-    assert next_reset(zone, first - 1) == first
-    assert next_reset(zone, second - 1) == second
-    assert next_reset(zone, second) == second + DAY
+    assert next_midnight(zone, first - 1) == first
+    assert next_midnight(zone, second - 1) == second
+    assert next_midnight(zone, second) == second + DAY
 
 
 ZONES = st.sampled_from(["UTC", "Europe/Dublin", "America/Havana", "Africa/Cairo", "Antarctica/Troll", "Asia/Gaza"])
@@ -209,7 +210,7 @@ ZONES = st.sampled_from(["UTC", "Europe/Dublin", "America/Havana", "Africa/Cairo
 @given(ZONES, st.floats(0, 4e9))
 def test_the_next_day_begins_within_25_hours_and_has_another_date(name: str, now: float) -> None:
     zone = zone_named(name)
-    at = next_reset(zone, now)
+    at = next_midnight(zone, now)
     assert now < at <= now + 25 * 3600
     today = datetime.fromtimestamp(now, zone).date()
     assert datetime.fromtimestamp(at, zone).date() == today + timedelta(days=1)
