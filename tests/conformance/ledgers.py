@@ -24,6 +24,8 @@ class Counting:
 
     file: Path | None = None
     url: str = ""
+    patience_seconds: float = 30.0
+    """With a server: air for a busy machine."""
 
     @contextlib.asynccontextmanager
     async def opened(self, now: float = NOON) -> AsyncIterator[SqlQuotaLedger]:
@@ -31,7 +33,7 @@ class Counting:
         if self.file is not None:
             ledger = await open_sqlite_ledger(self.file, now)
         else:
-            ledger = await open_postgresql_ledger(self.url, now, busy_seconds=30)
+            ledger = await open_postgresql_ledger(self.url, now, 30.0, self.patience_seconds)
         try:
             yield ledger
         finally:

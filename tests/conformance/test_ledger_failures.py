@@ -5,13 +5,14 @@ import contextlib
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pointsman.core.quota import LedgerUnavailable, Quota, QuotaKey
 from pointsman.store.problems import StoreRefused
-from pointsman.store.quota_ledger import SqlQuotaLedger
+from pointsman.store.quota_ledger import PATIENCE_SECONDS, SqlQuotaLedger
 from pointsman.store.quota_sqlite import SqliteCounting
 from tests.conformance.ledgers import KEY, NOON, Counting, admitted
 from tests.support.databases import PostgresServer
@@ -168,7 +169,8 @@ async def test_a_server_that_is_gone_is_told_soon_and_used_again_when_it_is_back
 
 
 async def test_a_locked_table_is_told_soon(postgresql_counting: Counting, postgres: PostgresServer) -> None:
-    async with postgresql_counting.opened() as ledger, _locked(postgresql_counting, postgres):
+    hasty = replace(postgresql_counting, patience_seconds=PATIENCE_SECONDS)
+    async with hasty.opened() as ledger, _locked(postgresql_counting, postgres):
         async with asyncio.timeout(SOON):
             with pytest.raises(LedgerUnavailable, match="another process holds the database"):
                 await ledger.reserve(KEY, LIMITED, NOON)

@@ -44,8 +44,9 @@ _TYPES = {
 class PostgresqlCounting:
     """The CountingDatabase of `quota_ledger`. Made by `open_postgresql_ledger`."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, patience_seconds: float) -> None:
         self._engine = engine
+        self._patience_seconds = patience_seconds
         # A statement that was sent goes on when its caller is cancelled: somebody must learn what it did.
         self._running: set[asyncio.Task[Rows]] = set()
 
@@ -80,7 +81,7 @@ class PostgresqlCounting:
     async def _all(self, all_statements: Sequence[str], values: Values) -> list[Rows]:
         was_sent = False
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS), self._engine.connect() as connection:
+            async with asyncio.timeout(self._patience_seconds), self._engine.connect() as connection:
                 was_sent = True
                 # Past SQLAlchemy, whose execution costs several times what asyncpg's does.
                 driver: Any = (await connection.get_raw_connection()).driver_connection
@@ -139,12 +140,16 @@ def _tell(done: "asyncio.Task[Rows]", abandoned: Abandoned) -> None:
         abandoned(None)
 
 
-async def open_postgresql_ledger(database_url: str, now: float, busy_seconds: float = 5.0) -> SqlQuotaLedger:
+async def open_postgresql_ledger(
+    database_url: str, now: float, busy_seconds: float = 5.0, patience_seconds: float = PATIENCE_SECONDS
+) -> SqlQuotaLedger:
     """The ledger in the store's database. `now`: epoch seconds.
 
     Raises StoreRefused for a URL that is not understood, StoreUnavailable, StoreFull, LedgerUnavailable.
     """
-    database = PostgresqlCounting(make_counting_engine(read_url(database_url), PATIENCE_SECONDS, busy_seconds))
+    database = PostgresqlCounting(
+        make_counting_engine(read_url(database_url), patience_seconds, busy_seconds), patience_seconds
+    )
     ledger = SqlQuotaLedger(database)
     try:
         await database.prepare()
