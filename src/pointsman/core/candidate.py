@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pointsman.core.endpoint import Endpoint
-from pointsman.core.profiles import ProviderProfile, profile_for
+from pointsman.core.profiles import POINTSMAN, ProviderProfile, profile_of_upstream
 from pointsman.core.secret import Secret
 
 INFERENCE_LOCAL = "inference.local"
@@ -33,7 +33,12 @@ class Candidate:
     @property
     def profile(self) -> ProviderProfile | None:
         """Built-in knowledge of this provider type, if there is any."""
-        return profile_for(self.provider_type)
+        return profile_of_upstream(self.provider_type)
+
+    @property
+    def is_own_gateway(self) -> bool:
+        """Whether it is a Pointsman gateway, which executes the route and says what it did."""
+        return self.provider_type == POINTSMAN
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,17 @@ _PROFILES = {
     )
 }
 
+POINTSMAN = "pointsman"
+"""Provider type of our own gateway, as a sandbox sees it; no record has it. What a client sends for any provider has to
+reach the gateway, which passes on what the chosen one takes."""
+_OWN_GATEWAY = ProviderProfile(
+    POINTSMAN,
+    "",
+    tuple(P),
+    (),
+    (),
+    passthrough_headers=("anthropic-version", "anthropic-beta", *_OPENAI_HEADERS),
+)
 LOCAL_GGUF = "local_gguf"
 """Provider type of a model file that Pointsman runs itself."""
 LOCAL_PROTOCOLS = (P.CHAT_COMPLETIONS, P.COMPLETIONS, P.RESPONSES, P.MESSAGES, P.MODEL_DISCOVERY)
@@ -83,6 +94,11 @@ MOCK = "mock"
 def profile_for(provider_type: str | None) -> ProviderProfile | None:
     """The profile of a type, or None when the type is unknown. Case and surrounding space don't matter."""
     return _PROFILES.get((provider_type or "").strip().lower())
+
+
+def profile_of_upstream(provider_type: str) -> ProviderProfile | None:
+    """The same for what is called, which may also be our own gateway."""
+    return _OWN_GATEWAY if provider_type == POINTSMAN else profile_for(provider_type)
 
 
 def known_provider_types() -> tuple[str, ...]:

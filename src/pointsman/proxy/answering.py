@@ -10,7 +10,7 @@ from pointsman.events.record import Record
 from pointsman.proxy.call import Response
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.relay import Relay
-from pointsman.wire.response import error_body, own_lines, redacted_head
+from pointsman.wire.response import error_body, own_lines, own_lines_of_two, redacted_head
 
 REPLACED_BODIES = {401: error_body("unauthorized"), 403: error_body("forbidden")}
 """Providers echo pieces of keys in these (DESIGN 6.2)."""
@@ -53,7 +53,10 @@ class Answering:
 
     def _begin(self, response: Response, candidate: Candidate, record: Record) -> bytes:
         record.status = response.head.status
-        return own_lines(record.request_id, record.attempts) + self._lines.get(candidate)
+        own = own_lines(record.request_id, record.attempts) + self._lines.get(candidate)
+        if response.head.ours and candidate.is_own_gateway:
+            own = own_lines_of_two(own, response.head)
+        return own
 
     def ended(self, response: Response, relay: Relay, truncated: str, record: Record) -> None:
         """The body has ended, or was cut for a reason."""

@@ -6,7 +6,7 @@ What the gateway itself needs to call a chain (quotas, mappings, key files) is n
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from pointsman.core.profiles import LOCAL_GGUF
+from pointsman.core.profiles import LOCAL_GGUF, POINTSMAN
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.core.provider import Provider
 from pointsman.core.route import DIRECT, Route, RouteCandidate
@@ -17,8 +17,6 @@ MODEL = "MODEL"
 """Of a provider's config: the model of a candidate that names none."""
 MODEL_PATH = "MODEL_PATH"
 """Of a provider's config: the model file of a `local_gguf`."""
-POINTSMAN = "pointsman"
-"""Provider type of our own gateway, as a sandbox sees it (DESIGN section 2). No record has it."""
 GATEWAY_WAIT_SECONDS = 620
 """How long a sandbox waits for the head of a gateway's answer: a runner's lifetime of 600 s, and air."""
 _LOCAL_PROTOCOLS = (P.CHAT_COMPLETIONS, P.COMPLETIONS, P.RESPONSES, P.MESSAGES)

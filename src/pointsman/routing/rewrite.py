@@ -12,6 +12,8 @@ from pointsman.wire.request import FieldValues
 
 _COMMON = ("content-type", "accept", "accept-encoding", "user-agent")
 _BEARER = "authorization"
+HOP_FIELD = "x-pointsman-hop"
+"""Says to a gateway that another Pointsman sent the request: a second hop through one listener is a circle."""
 _WRITTEN_APART = 32 * 1024
 """A larger body is not copied behind its head."""
 
@@ -35,6 +37,8 @@ class RequestTemplate:
         lines = [f"host: {host}"]
         if credential:
             lines.append(f"{header}: {'Bearer ' if header == _BEARER else ''}{credential}")
+        if candidate.is_own_gateway:
+            lines.append(f"{HOP_FIELD}: 1")
         self._fixed = "".join(line + "\r\n" for line in lines).encode("latin-1")
         # Looked up in this order; the client's spelling of names carries no meaning.
         self._kept = tuple(name.encode("ascii") for name in sorted(kept))

@@ -1,6 +1,7 @@
 """Values of `core` to protobuf messages and back. No message leaves the gRPC edge."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pointsman.core.account import Account
 from pointsman.core.candidate import Candidate, make_bundle
@@ -93,19 +94,22 @@ def account_message(account: Account) -> control_pb2.Account:
     return control_pb2.Account(name=account.name, created_at_ms=_milliseconds(account.created_at))
 
 
-def bundle_from(message: inference_pb2.GetInferenceBundleResponse) -> ReceivedBundle:
-    """What a gateway sent, as the data plane uses it, and the routes that it cannot use."""
+def bundle_from(message: inference_pb2.GetInferenceBundleResponse, own_token: Secret | None = None) -> ReceivedBundle:
+    """What a gateway sent, as the data plane uses it, and the routes that it cannot use.
+
+    `own_token` is what this sandbox shows to its gateway: the key of routes that the gateway executes itself.
+    """
     candidates: list[Candidate] = []
     left_out: list[LeftOut] = []
     for route in message.routes:
         try:
-            candidates.append(_candidate(route))
+            candidates.append(_candidate(route, own_token))
         except ValueError as error:
             left_out.append(LeftOut(route.name, str(error)))
     return ReceivedBundle(make_bundle(tuple(candidates), message.revision), tuple(left_out))
 
 
-def _candidate(route: inference_pb2.ResolvedRoute) -> Candidate:
+def _candidate(route: inference_pb2.ResolvedRoute, own_token: Secret | None) -> Candidate:
     if len(route.protocols) > MOST_PROTOCOLS:  # before they are looked at: millions fit into an answer
         raise ValueError(f"it lists over {MOST_PROTOCOLS} protocols")
     candidate = Candidate(
@@ -117,6 +121,8 @@ def _candidate(route: inference_pb2.ResolvedRoute) -> Candidate:
         api_key=Secret(route.api_key) if route.api_key else None,
         timeout_seconds=float(route.timeout_secs),
     )
+    if candidate.is_own_gateway and candidate.api_key is None:
+        candidate = replace(candidate, api_key=own_token)
     check_received(candidate)
     return candidate
 

@@ -49,6 +49,8 @@ class GatewayLink:
         self._routes = routes
         self._limits = limits
         self._token = routes.token
+        self._inserted = routes.token
+        """The token that is in the last bundle, where routes lead through the gateway itself."""
         self._channel: grpc.aio.Channel | None = open_aio_channel(routes.gateway, limits.bundle_bytes)
 
     async def close(self) -> None:
@@ -58,7 +60,10 @@ class GatewayLink:
             await channel.close()
 
     async def fetch(self, known: str) -> ReceivedBundle | None:
-        """The gateway's bundle, or None when its revision is `known`. Raises FetchFailed, in bounded time."""
+        """The gateway's bundle, or None when its revision is `known` and the token in it is still the one in use.
+
+        Raises FetchFailed, in bounded time.
+        """
         try:
             async with asyncio.timeout(self._limits.bundle_fetch_seconds):
                 answer = await self._ask_with_the_newest_token()
@@ -73,12 +78,13 @@ class GatewayLink:
             raise FetchFailed("token_unreadable", str(error)) from None
         if answer is None:
             raise FetchFailed("gateway_error", self._told("its answer is no bundle; is it another version?"))
-        if known and answer.revision == known:
+        if known and answer.revision == known and self._token == self._inserted:
             return None
         most = self._limits.bundle_routes
         if len(answer.routes) > most:
             raise FetchFailed("bundle_too_large", self._told(f"{len(answer.routes)} routes; at most {most} are taken"))
-        return bundle_from(answer)
+        self._inserted = self._token
+        return bundle_from(answer, self._token)
 
     async def _ask_with_the_newest_token(self) -> _Answer | None:
         try:

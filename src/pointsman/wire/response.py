@@ -24,6 +24,7 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _SPECIAL = _DROPPED | {b"content-type", b"content-encoding", _OUR_MOCK_FIELD}
 _REASON = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")  # RFC 9112 section 4
 _NO_OPTIONS: frozenset[bytes] = frozenset()
+_NO_FIELDS: Fields = []
 _PLAIN_CONNECTION = frozenset({b"keep-alive", b"close"})
 
 LAST_CHUNK = b"0\r\n\r\n"
@@ -35,7 +36,7 @@ class ResponseHead:
     Raises UpstreamProtocol for a transfer coding other than `chunked`, once.
     """
 
-    __slots__ = ("fields", "framed", "is_event_stream", "reason", "relayed", "status")
+    __slots__ = ("fields", "framed", "is_event_stream", "ours", "reason", "relayed", "status")
 
     def __init__(self, status: int, reason: bytes, fields: Fields) -> None:
         self.status = status
@@ -43,6 +44,8 @@ class ResponseHead:
         self.fields = fields
         self.relayed: list[bytes] = []
         """Lines for the client: all fields but hop-by-hop, framing and our own names."""
+        self.ours: Fields = _NO_FIELDS
+        """Fields with our own names, which mean something only when the upstream is a gateway of ours."""
         self.is_event_stream = False
         """Whether the body is an identity-coded event stream, the only kind that is cut into events."""
         self.framed = status in _BODILESS
@@ -75,6 +78,7 @@ class ResponseHead:
                 if lower in _DROPPED:
                     continue
             elif lower.startswith(_OUR_PREFIX):
+                self.ours = [*self.ours, (lower, value)]
                 continue
             relayed.append(name + b": " + value)
         if options:
@@ -243,6 +247,13 @@ def relayed_head(head: ResponseHead, own: bytes, *, minor: int, keep_alive: bool
         framing,
         own,
     )
+
+
+def own_lines_of_two(own: bytes, head: ResponseHead) -> bytes:
+    """Our own lines for an answer of our own gateway: it knows better what was used, so its fields replace ours."""
+    said = {name for name, _ in head.ours}
+    mine = [line for line in own.split(b"\r\n") if line and line.partition(b":")[0] not in said]
+    return b"".join(line + b"\r\n" for line in (*mine, *(name + b": " + value for name, value in head.ours)))
 
 
 def redacted_lines(head: ResponseHead, secret: Secret | None) -> list[bytes]:
