@@ -11,8 +11,8 @@ from pointsman.store.interface import Reader
 
 Verify = Callable[[ResolvedRoute, str], Awaitable[tuple[ValidatedEndpoint, ...]]]
 """Asks the upstream of a resolved route, of the provider with that name. Raises NotPossibleNow."""
-_MOST_AT_ONCE = 8
-"""Members that are verified together."""
+_MOST_AT_ONCE = 32
+"""Members that are verified together: the longest chain takes three rounds of 30 s, and our commands wait for 120."""
 _MOST_TOLD = 8
 """Members whose failure is told in full: a gRPC status has room for 8 KiB."""
 
