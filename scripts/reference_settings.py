@@ -1,7 +1,10 @@
 """The page docs/reference/gateway-configuration.md: the gateway's settings, from the table of its keys."""
 
+from pointsman.config.chain_entry import STRATEGIES
+from pointsman.config.provider_entry import TYPES
 from pointsman.config.setting_keys import CLIENT_PREFIX, CLIENT_VARIABLES, KEYS, LATER
 from pointsman.config.yaml_positions import LARGEST_TEXT
+from pointsman.core.attempts import ErrorCategory
 from pointsman.gateway.admin_token import SHORTEST
 
 _HEAD = """# Gateway configuration
@@ -26,7 +29,7 @@ auth:
   grpc: token
 ```
 
-Settings are read once, at start. Everything that is wrong with them is told at once, a line each, with its place and
+Everything that is wrong with them is told at once, a line each, with its place and
 what to do; the gateway then exits with 1.
 
 ## Keys
@@ -40,6 +43,71 @@ names the nearest one; keys that begin with `x-` are yours, for YAML anchors. Th
 Variables of other commands may be set beside them: {clients} and those that begin with `{prefix}`.
 
 This version does not know {later} yet, and says so.
+
+## Providers and chains
+
+The file may define providers, and routes that are chains of them:
+
+```yaml
+secrets_dir: /run/secrets
+default_route: fast
+providers:
+  - name: groq
+    type: openai_compatible
+    base_url: https://groq.example/openai/v1
+    model: llama
+    daily_request_limit: 14400
+    requests_per_minute: 30
+    reset_timezone: UTC
+    error_code_path: error.code
+    error_mappings:
+      - {{http_status: 429, error_code: quota_exceeded, category: rate_limit}}
+  - {{name: spare, type: openai, model: small, daily_request_limit: 1000}}
+  - {{name: nearby, type: openai_compatible, base_url: 'http://127.0.0.1:11434/v1', model: tiny, api_key: none}}
+routes:
+  - name: fast
+    kind: chain
+    candidates: [{{provider: groq}}, {{provider: spare, model: smaller}}]
+    strategy: least_used
+    fallback: nearby
+    request_timeout: 300
+```
+
+| key of a provider | |
+|---|---|
+| `name` | Letters, digits, `.`, `_` and `-`. Unique, whatever the case. |
+| `type` | {types}. |
+| `base_url` | `https://host/v1` or `http://host:port/v1`. `openai_compatible` needs one. |
+| `model` | What the provider calls it. A candidate may name another. |
+| `model_path` | Of `local_gguf`: the model's file. It must exist, unless the gateway starts with `--allow-degraded`. |
+| `daily_request_limit`, `requests_per_minute` | Whole numbers; 0, the default, is no limit. |
+| `reset_timezone` | An IANA name; a day begins at midnight there. Default UTC. |
+| `error_code_path` | Where an error's body holds its code; default `error.code`. |
+| `error_mappings` | What a status, with or without a code, means: `category` is one of {categories}. |
+| `api_key` | `none`, for a server that wants no key. Nothing else: keys are in files. |
+
+A provider's key is in the file `PROVIDER_api_key` of `secrets_dir`, or in the one that the environment variable
+`PROVIDER_API_KEY_FILE` names (in capitals, `_` for all that is no letter or digit). It is read for every attempt, so
+that a new key is used at once: replace the file by `mv`. Space and line breaks around the key do not count. A file that
+is missing, empty, longer than 8 KiB or has several lines is as good as a refused key; so is a pipe, a device, a file
+that its group or everybody may write to, and a link that leads out of its directory. A server in clear text
+(`http://`) whose file is not there when the configuration is read is asked without a key, with a warning.
+
+| key of a route | |
+|---|---|
+| `name` | What clients give as their model. `inference.local` and `sandbox-system` are reserved. |
+| `kind` | `chain`, the default. |
+| `candidates` | `{{provider: NAME}}`, `{{provider: NAME, model: MODEL}}` or `NAME`, of this file. Never a runner. |
+| `strategy` | {strategies}. Another word is a warning, and in_order. |
+| `fallback` | The provider that is asked when all others have failed. Without one there is a warning. |
+| `request_timeout` | Seconds until the first byte of an answer, all attempts together; default 300. |
+
+## InferRouter's appsettings.json
+
+`--config FILE` whose name ends in `.json` is read as the configuration of InferRouter, unchanged: with or without its
+`InferRouter` section, with comments and trailing commas, keys in any case. Other sections of an ASP.NET program are
+left alone; an unknown key is a warning. It becomes one chain, `default`, which is the default route.
+[Coming from InferRouter](../howto/from-inferrouter.md) says more.
 
 ## Listeners
 
@@ -83,5 +151,8 @@ def settings_page() -> str:
         prefix=CLIENT_PREFIX,
         later=", ".join(f"`{path}`" for path in LATER),
         shortest=SHORTEST,
+        types=", ".join(f"`{each}`" for each in TYPES),
+        categories=", ".join(f"`{each}`" for each in ErrorCategory),
+        strategies=", ".join(f"`{each}`" for each in STRATEGIES),
     )
     return _HEAD + "".join(rows) + rules

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from pointsman.cli.file_records import records_as_json, records_as_text
 from pointsman.cli.table import table
+from pointsman.config.gateway_records import FileRecords
 from pointsman.config.problems import SettingsError
 from pointsman.config.setting_keys import KEYS, SettingKey
 from pointsman.config.settings import Settings, load_settings
@@ -24,6 +26,12 @@ _HELP = {
     "database_url": ("URL", "A password in it belongs into the file or the variable: others see a command line."),
     "key_file": ("FILE", "Key of the credentials at rest. Made at first start."),
     "auth.grpc": ("token|none", "none asks nobody for a token; on loopback only."),
+    "auth.data": ("auto|keys|none", "Whether clients of models need a key; auto: not on loopback."),
+    "public_data_url": ("URL", "The data listener as sandboxes on other machines reach it."),
+    "secrets_dir": ("DIR", "Where the files with the keys of providers are."),
+    "default_route": ("NAME", "Where a model name leads that names no route."),
+    "operation_log.dir": ("DIR", "Where the daily files of requests are."),
+    "operation_log.keep_days": ("N", "Days that they are kept."),
     "tls.cert": ("FILE", "Certificate of all three listeners, PEM."),
     "tls.key": ("FILE", "Its private key."),
     "tls.client_ca": ("FILE", "Whoever connects must show a certificate that this one signed."),
@@ -46,9 +54,10 @@ def _parameter(key: SettingKey) -> str:
 @click.command()
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings (YAML).")
 @_setting_options
+@click.option("--allow-degraded", is_flag=True, help="Start though a local model's file is missing.")
 @click.option("--check", is_flag=True, help="Read the settings, print them without secrets, start nothing.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), help="How --check prints.")
-def gateway(config: Path | None, check: bool, output: str | None, **options: str | None) -> None:
+def gateway(config: Path | None, allow_degraded: bool, check: bool, output: str | None, **options: str | None) -> None:
     """Run the gateway: providers, routes and tokens of sandboxes.
 
     \b
@@ -58,8 +67,8 @@ def gateway(config: Path | None, check: bool, output: str | None, **options: str
       pointsman gateway --config pointsman.yaml --check
 
     Settings come from options, from POINTSMAN_ variables such as POINTSMAN_LISTEN__GRPC, and from the file that
-    --config names; the first of them that gives a key wins. Without --config no file is read. See
-    docs/reference/gateway-configuration.md.
+    --config names; the first of them that gives a key wins. Without --config no file is read. A file whose name ends
+    in .json is InferRouter's appsettings.json. See docs/reference/gateway-configuration.md.
 
     It says 'pointsman: ready data=HOST:PORT control=HOST:PORT grpc=HOST:PORT' on standard error when it listens, and
     exits with 1 when it cannot start.
@@ -68,10 +77,10 @@ def gateway(config: Path | None, check: bool, output: str | None, **options: str
         raise click.UsageError("-o belongs to --check")
     given = {key.path: text for key in KEYS if (text := options[_parameter(key)]) is not None}
     if check:
-        sys.exit(_check(config, given, output or "text"))
+        sys.exit(_check(config, given, output or "text", allow_degraded))
     try:
         keep_memory_private()  # before the first secret is in it
-        settings = load_settings(config, os.environ, given)
+        settings = load_settings(config, os.environ, given, allow_degraded=allow_degraded)
     except (SettingsError, OSError) as error:
         raise click.ClickException(str(error)) from None
     for warning in settings.warnings:
@@ -107,10 +116,10 @@ def _import_gateway() -> Callable[[Settings], Coroutine[Any, Any, int]]:
 # --check
 
 
-def _check(config: Path | None, given: dict[str, str], output: str) -> int:
+def _check(config: Path | None, given: dict[str, str], output: str, allow_degraded: bool) -> int:
     settings, error = None, None
     try:
-        settings = load_settings(config, os.environ, given)
+        settings = load_settings(config, os.environ, given, allow_degraded=allow_degraded)
     except SettingsError as found:
         error = found
     if output == "json":
@@ -128,6 +137,7 @@ def _as_text(settings: Settings | None, error: SettingsError | None) -> list[str
         sources, shown = dict(settings.sources), settings.shown()
         lines += [f"warning: {each}" for each in settings.warnings]
         lines += table(("KEY", "VALUE", "FROM"), [(key, shown[key] or "-", sources[key]) for key in shown])
+        lines += records_as_text(settings.records)
     return lines
 
 
@@ -143,4 +153,5 @@ def _as_json(settings: Settings | None, error: SettingsError | None) -> dict[str
         ],
         "warnings": list(settings.warnings) if settings is not None else [],
         "settings": [{"key": key, "value": value or None, "from": sources[key]} for key, value in shown.items()],
+        **records_as_json(settings.records if settings is not None else FileRecords()),
     }

@@ -7,7 +7,7 @@ PREFIX = "POINTSMAN_"
 """Of the environment variables."""
 
 
-_OPTIONS = {"auth.grpc": "--grpc-auth", "tls.client_ca": "--client-ca"}
+_OPTIONS = {"auth.grpc": "--grpc-auth", "auth.data": "--data-auth", "tls.client_ca": "--client-ca"}
 """Of keys whose option is not spelt as they are."""
 
 
@@ -21,6 +21,8 @@ class SettingKey:
     """For people."""
     meaning: str
     example: str
+    is_number: bool = False
+    """Whether it may stand in the file without quotes though YAML takes it for a number."""
 
     @property
     def variable(self) -> str:
@@ -72,6 +74,38 @@ KEYS = (
         "none",
     ),
     SettingKey(
+        "auth.data",
+        "`auto`",
+        "`keys`: every client of models carries one. `none`: nobody is asked, and everybody is the account `default`. "
+        "`auto`: `none` while `listen.data` is on loopback, else `keys`.",
+        "keys",
+    ),
+    SettingKey(
+        "public_data_url",
+        "none",
+        "Base URL of the data listener as sandboxes on other machines reach it, with `/v1` at its end.",
+        "https://gateway.example:8780/v1",
+    ),
+    SettingKey(
+        "secrets_dir",
+        "`/run/secrets`",
+        "Directory of the files with the keys of providers: `PROVIDER_api_key`, read for every attempt.",
+        "/run/secrets",
+    ),
+    SettingKey(
+        "default_route",
+        "none",
+        "The route that a model name leads to which names no route.",
+        "fast",
+    ),
+    SettingKey(
+        "operation_log.dir",
+        "`operations` in `data_dir`",
+        "Directory of the daily files of what happened to each request.",
+        "/var/log/pointsman",
+    ),
+    SettingKey("operation_log.keep_days", "30", "Days that they are kept, from 1 to 3650.", "30", is_number=True),
+    SettingKey(
         "tls.cert",
         "no TLS",
         "PEM certificate with its chain. All three listeners then speak TLS.",
@@ -91,17 +125,13 @@ SECTIONS = tuple(dict.fromkeys(key.path.partition(".")[0] for key in KEYS if "."
 """Keys that hold keys."""
 
 LATER = (
-    "providers",
-    "routes",
-    "default_route",
     "nats_url",
-    "secrets_dir",
-    "operation_log",
-    "public_data_url",
-    "auth.data",
     "direct_allowed_cidrs",
 )
 """What later versions know."""
+
+RECORDS = ("providers", "routes")
+"""Lists of records: of the file alone."""
 
 HABITS = {
     "database": "database_url",
@@ -116,6 +146,9 @@ HABITS = {
     "bind": "listen",
     "listeners": "listen",
     "ssl": "tls",
+    "secrets": "secrets_dir",
+    "chains": "routes",
+    "log": "operation_log",
 }
 """What other programs call our keys."""
 

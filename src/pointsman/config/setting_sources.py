@@ -9,6 +9,7 @@ from collections.abc import Mapping as Environment
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pointsman.config.appsettings import Appsettings, read_appsettings
 from pointsman.config.problems import Problem, SettingsError
 from pointsman.config.setting_keys import (
     BY_PATH,
@@ -18,12 +19,13 @@ from pointsman.config.setting_keys import (
     KEYS,
     LATER,
     PREFIX,
+    RECORDS,
     SECTIONS,
     variable_of,
 )
 from pointsman.config.text_file import Unreadable, decode, read_bytes
 from pointsman.config.wording import nearest, shown, shown_variable
-from pointsman.config.yaml_positions import NOTHING, STRING, Mapping, Node, Scalar, read_document
+from pointsman.config.yaml_positions import NOTHING, NUMBER, STRING, Mapping, Node, Scalar, read_document
 
 _NOT_YET = "remove it, or wait for a version that does"
 
@@ -77,39 +79,70 @@ def _order(found: tuple[str, Problem]) -> tuple[bool, bool, str, Problem]:
     return place.startswith("--"), place.startswith(PREFIX), place, problem
 
 
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """What a file holds."""
+
+    place: str
+    directory: Path
+    """Where relative paths in it start."""
+    settings: dict[str, Given] = field(default_factory=dict)
+    records: dict[str, tuple[int, Node]] = field(default_factory=dict)
+    """Line and node of `providers` and `routes`."""
+    appsettings: Appsettings | None = None
+    """What makes it different, if it is InferRouter's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What was given, by key; and the file, if there is one that could be read."""
+
+    settings: dict[str, Given]
+    file: FileContent | None
+
+
 def gather(
     path: Path | None, environ: Environment[str, str], options: Environment[str, str], complaints: Complaints
-) -> dict[str, Given]:
-    """What was given, by key. An empty variable counts as absent, and so does a key without a value in the file."""
-    given: dict[str, Given] = {}
+) -> Gathered:
+    """Everything. An empty variable counts as absent, and so does a key without a value in the file."""
     here = Path.cwd()
-    if path is not None:
-        given.update(_from_file(path, complaints))
+    file = _from_file(path, complaints) if path is not None else None
+    given = dict(file.settings) if file is not None else {}
     given.update(_from_environment(environ, here, complaints))
     for key, text in options.items():
         given[key] = Given(text, BY_PATH[key].option, 0, here)
-    return given
+    return Gathered(given, file)
 
 
-def _from_file(path: Path, complaints: Complaints) -> dict[str, Given]:
+def _from_file(path: Path, complaints: Complaints) -> FileContent | None:
     place = os.fspath(path)
     try:
         data, public = read_bytes(place)
         text = decode(data)
     except Unreadable as error:
         complaints.extend(place, (error.problem,))
-        return {}
+        return None
+    directory = Path(os.path.abspath(place)).parent
+    if path.suffix.lower() == ".json":
+        return _from_appsettings(place, directory, text, complaints)
     document = read_document(text)
     complaints.extend(place, document.problems)
     root = document.root
     if root is None or root.kind == NOTHING:
-        return {}
+        return None
     if not isinstance(root, Mapping):
         complaints.add(place, root.line, f"the file is {root.kind}, not a mapping", "write it as KEY: VALUE")
-        return {}
-    reader = _FileReader(place, Path(os.path.abspath(place)).parent, public, complaints)
+        return None
+    reader = _FileReader(place, directory, public, complaints)
     reader.read(root, "")
-    return reader.given
+    return FileContent(place, directory, reader.given, reader.records)
+
+
+def _from_appsettings(place: str, directory: Path, text: str, complaints: Complaints) -> FileContent:
+    found = read_appsettings(text)
+    complaints.extend(place, found.problems)
+    settings = {key: Given(value, place, line, directory) for key, (line, value) in found.settings.items()}
+    return FileContent(place, directory, settings, found.records, found)
 
 
 class _FileReader:
@@ -117,6 +150,7 @@ class _FileReader:
 
     def __init__(self, place: str, directory: Path, public: bool, complaints: Complaints) -> None:
         self.given: dict[str, Given] = {}
+        self.records: dict[str, tuple[int, Node]] = {}
         self._place, self._directory, self._public = place, directory, public
         self._complaints = complaints
 
@@ -126,6 +160,8 @@ class _FileReader:
             path = section + key if "." not in key else ""  # `listen.grpc: …` is one key to YAML, and not ours
             if path in BY_PATH:
                 self._value(path, line, node)
+            elif path in RECORDS:
+                self.records[path] = line, node
             elif path in SECTIONS:
                 self._section(path, line, node)
             elif path in LATER:
@@ -146,10 +182,12 @@ class _FileReader:
     def _value(self, path: str, line: int, node: Node) -> None:
         if node.kind == NOTHING:
             return
-        if isinstance(node, Scalar) and node.kind == STRING:
+        kinds = (STRING, NUMBER) if BY_PATH[path].is_number else (STRING,)
+        if isinstance(node, Scalar) and node.kind in kinds:
             self.given[path] = Given(node.text, self._place, line, self._directory, self._public)
         else:
-            next_step = f"write text, for example {path.rpartition('.')[2]}: {BY_PATH[path].example}"
+            what = "a number" if BY_PATH[path].is_number else "text"
+            next_step = f"write {what}, for example {path.rpartition('.')[2]}: {BY_PATH[path].example}"
             self._complaints.add(self._place, line, f"{path} is {node.kind}", next_step)
 
 
@@ -160,7 +198,7 @@ def _meant(key: str, section: str) -> str:
     near = nearest(key, inside)
     if near:
         return f"did you mean {near}?"
-    top = [path for path in (*BY_PATH, *LATER) if "." not in path] + list(SECTIONS)
+    top = [path for path in (*BY_PATH, *LATER, *RECORDS) if "." not in path] + list(SECTIONS)
     flat = {path.replace(".", "_"): path for path in BY_PATH}
     near = HABITS.get(lower) or flat.get(lower.replace(".", "_"), "") or nearest(key, top)
     if not near:  # `grpc` alone
@@ -184,6 +222,8 @@ def _from_environment(environ: Environment[str, str], here: Path, complaints: Co
             given[known[name]] = Given(text, name, 0, here)
         elif name in later:
             complaints.add(name, 0, f"this version does not know {later[name]} yet", _NOT_YET)
+        elif name in (variable_of(path) for path in RECORDS):
+            complaints.add(name, 0, "records stand in a file, not in a variable", "use --config FILE")
         elif name == "POINTSMAN_CONFIG":
             complaints.add(name, 0, "the file is not named by a variable", "use --config FILE")
         elif name not in CLIENT_VARIABLES and not name.startswith(CLIENT_PREFIX):

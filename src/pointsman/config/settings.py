@@ -5,21 +5,31 @@ Owns what each value means and which go together. Everything that is wrong is to
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from pointsman.config.data_directory import default_data_directory
 from pointsman.config.database_url import read_database_url, shown_database_url
+from pointsman.config.gateway_records import FileRecords, records_of
 from pointsman.config.listen_address import Address, parse_address
+from pointsman.config.provider_entry import Surroundings
+from pointsman.config.public_data_url import read_public_data_url
 from pointsman.config.setting_keys import KEYS
 from pointsman.config.setting_sources import Complaints, Given, gather
 from pointsman.config.tls_files import Tls, check_tls_files
+from pointsman.config.wording import nearest
+from pointsman.core.control_errors import InvalidRequest
+from pointsman.core.provider import NAME_RULE, check_name
 from pointsman.core.secret import Secret
 
 _LONGEST = 4096  # characters of any value; Linux' longest path
 _DATABASE = "pointsman.db"
 _KEY_FILE = "credentials.key"
+_OPERATIONS = "operations"
+_SECRETS = Path("/run/secrets")  # where Docker mounts them
+_KEEP_DAYS = 30
+_LONGEST_KEPT = 3650
 _LISTENERS = ("listen.data", "listen.control", "listen.grpc")
 
 
@@ -40,6 +50,16 @@ class AuthSettings:
     """Who is asked for a token."""
 
     grpc: Literal["token", "none"] = "token"
+    data: Literal["auto", "keys", "none"] = "auto"
+    """`auto`: `none` while the data listener is on loopback, else `keys`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationLogSettings:
+    """Where the daily files of requests are, and for how long."""
+
+    dir: Path
+    keep_days: int = _KEEP_DAYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +74,14 @@ class Settings:
     auth: AuthSettings
     tls: Tls | None
     """When given, all listeners speak TLS."""
+    operation_log: OperationLogSettings
+    secrets_dir: Path = _SECRETS
+    public_data_url: str = ""
+    """Without a slash at its end; empty when nobody said."""
+    default_route: str = ""
+    """Empty for none."""
+    records: FileRecords = field(default_factory=FileRecords)
+    """What the file defines besides."""
     warnings: tuple[str, ...] = ()
     """Lines `PLACE: what; next step`, for the caller to print."""
     sources: tuple[tuple[str, str], ...] = ()
@@ -70,24 +98,53 @@ class Settings:
             "database_url": shown_database_url(self.database_url),
             "key_file": str(self.key_file),
             "auth.grpc": self.auth.grpc,
+            "auth.data": self.auth.data,
+            "public_data_url": self.public_data_url,
+            "secrets_dir": str(self.secrets_dir),
+            "default_route": self.default_route,
+            "operation_log.dir": str(self.operation_log.dir),
+            "operation_log.keep_days": str(self.operation_log.keep_days),
             "tls.cert": str(tls.cert) if tls else "",
             "tls.key": str(tls.key) if tls else "",
             "tls.client_ca": str(tls.client_ca or "") if tls else "",
         }
 
 
-def load_settings(path: Path | None, environ: Mapping[str, str], options: Mapping[str, str] | None = None) -> Settings:
-    """The settings of a file (none if `path` is None), of the environment, and of options by key.
+def load_settings(
+    path: Path | None,
+    environ: Mapping[str, str],
+    options: Mapping[str, str] | None = None,
+    *,
+    allow_degraded: bool = False,
+) -> Settings:
+    """The settings and records of a file (none if `path` is None), of the environment, and of options by key.
 
     An option wins over a variable, which wins over the file. Relative paths start at the file's directory, those of
     variables and options at the working directory. Raises SettingsError with every problem; opens the files of `tls`
-    and makes none.
+    and of local models, and makes none. With `allow_degraded` a model's file may be missing.
     """
     complaints = Complaints()
-    given = gather(path, environ, options or {}, complaints)
-    settings = _Reader(given, environ, complaints).read()
+    gathered = gather(path, environ, options or {}, complaints)
+    settings = _Reader(gathered.settings, environ, complaints).read()
+    if gathered.file is not None:
+        around = Surroundings(gathered.file.directory, settings.secrets_dir, environ, allow_degraded)
+        records, problems = records_of(gathered.file, around)
+        complaints.extend(gathered.file.place, problems)
+        routes = {route.name for route in records.routes}
+        warnings = (*settings.warnings, *records.warnings, *_default_route_warning(settings, routes))
+        settings = replace(settings, records=records, warnings=warnings)
     complaints.raise_any()
     return settings
+
+
+def _default_route_warning(settings: Settings, routes: set[str]) -> tuple[str, ...]:
+    name = settings.default_route
+    if not name or not routes or name in routes:
+        return ()
+    place = dict(settings.sources)["default_route"]
+    near = nearest(name, routes)
+    next_step = f"did you mean {near}?" if near else f"make it with 'pointsman route create {name}'"
+    return (f"{place}: default_route {name} is no route of this file; {next_step}",)
 
 
 class _Reader:
@@ -108,8 +165,20 @@ class _Reader:
         self._check_listeners(listen)
         self._check_reach(listen, auth)
         self._check_readers()
-        sources = tuple((key.path, self._source(key.path)) for key in KEYS)
-        return Settings(listen, data_dir, database_url, key_file, auth, tls, tuple(self._warnings), sources)
+        return Settings(
+            listen,
+            data_dir,
+            database_url,
+            key_file,
+            auth,
+            tls,
+            OperationLogSettings(self._path("operation_log.dir") or data_dir / _OPERATIONS, self._keep_days()),
+            secrets_dir=self._path("secrets_dir") or _SECRETS,
+            public_data_url=self._public_data_url(),
+            default_route=self._default_route(),
+            warnings=tuple(self._warnings),
+            sources=tuple((key.path, self._source(key.path)) for key in KEYS),
+        )
 
     def _source(self, key: str) -> str:
         return self._given[key].source if key in self._given else "default"
@@ -148,13 +217,63 @@ class _Reader:
             return default
 
     def _auth(self) -> AuthSettings:
+        grpc: Literal["token", "none"] = "token"
+        data: Literal["auto", "keys", "none"] = "auto"
         match self._text("auth.grpc"):
             case None | "token":
-                return AuthSettings()
+                pass
             case "none":
-                return AuthSettings("none")
-        self._complaints.about(self._given["auth.grpc"], "auth.grpc is neither token nor none", "write token")
-        return AuthSettings()
+                grpc = "none"
+            case _:
+                self._complaints.about(self._given["auth.grpc"], "auth.grpc is neither token nor none", "write token")
+        match self._text("auth.data"):
+            case None | "auto":
+                pass
+            case "keys":
+                data = "keys"
+            case "none":
+                data = "none"
+            case _:
+                self._complaints.about(
+                    self._given["auth.data"], "auth.data is neither auto, keys nor none", "write auto"
+                )
+        return AuthSettings(grpc, data)
+
+    def _keep_days(self) -> int:
+        text = self._text("operation_log.keep_days")
+        if text is None:
+            return _KEEP_DAYS
+        if text.isascii() and text.isdecimal() and len(text) <= 4 and 1 <= int(text) <= _LONGEST_KEPT:
+            return int(text)
+        given = self._given["operation_log.keep_days"]
+        reason = f"operation_log.keep_days is no whole number from 1 to {_LONGEST_KEPT}"
+        self._complaints.about(given, reason, f"write days, as in {_KEEP_DAYS}")
+        return _KEEP_DAYS
+
+    def _default_route(self) -> str:
+        text = self._text("default_route")
+        try:
+            if text is not None:
+                check_name(text)
+        except InvalidRequest:
+            self._complaints.about(self._given["default_route"], "default_route names no route", f"use {NAME_RULE}")
+            return ""
+        return text or ""
+
+    def _public_data_url(self) -> str:
+        text = self._text("public_data_url")
+        if text is None:
+            return ""
+        given = self._given["public_data_url"]
+        try:
+            url, is_clear = read_public_data_url(text)
+        except ValueError as error:
+            self._complaints.about(given, f"public_data_url {error}", "write it as https://gateway.example:8780/v1")
+            return ""
+        if is_clear:
+            reason = "public_data_url is in clear text: whoever is on the way can read tokens and prompts"
+            self._warnings.append(f"{given.source}: {reason}; set tls.cert and tls.key, and write https://")
+        return url
 
     def _path(self, key: str) -> Path | None:
         text = self._text(key)
@@ -224,6 +343,12 @@ class _Reader:
             if not address.is_loopback and not has_tls:
                 reason = f"{name} {address} can be reached from other machines, and there is no TLS"
                 self._complaints.about(self._given[name], reason, "set tls.cert and tls.key, or listen on 127.0.0.1")
+        if auth.data == "none" and not listen.data.is_loopback and "tls.client_ca" not in self._given:
+            reason = f"auth.data is none while listen.data {listen.data} can be reached from other machines"
+            given = self._given["auth.data"]
+            self._warnings.append(
+                f"{given.source}: {reason}: all may use your providers; use keys, or set tls.client_ca"
+            )
         if auth.grpc != "none":
             return
         given = self._given["auth.grpc"]

@@ -25,8 +25,14 @@ GOOD = {
     "database_url": "postgresql://u:p@h/d",
     "key_file": "/keys/k",
     "auth.grpc": "none",
+    "auth.data": "keys",
+    "public_data_url": "https://gateway.example:8780/v1",
+    "secrets_dir": "/secrets",
+    "default_route": "fast",
+    "operation_log.dir": "/operations",
+    "operation_log.keep_days": "'7'",
 }
-MEANT = {**GOOD, "listen.grpc": "[::1]:3", "database_url": "postgresql://***"}
+MEANT = {**GOOD, "operation_log.keep_days": "7", "listen.grpc": "[::1]:3", "database_url": "postgresql://***"}
 
 
 def yaml_of(key: str, text: str) -> str:
@@ -97,6 +103,12 @@ def test_the_names_of_variables_and_options_are_these() -> None:
         ("POINTSMAN_DATABASE_URL", "--database-url"),
         ("POINTSMAN_KEY_FILE", "--key-file"),
         ("POINTSMAN_AUTH__GRPC", "--grpc-auth"),
+        ("POINTSMAN_AUTH__DATA", "--data-auth"),
+        ("POINTSMAN_PUBLIC_DATA_URL", "--public-data-url"),
+        ("POINTSMAN_SECRETS_DIR", "--secrets-dir"),
+        ("POINTSMAN_DEFAULT_ROUTE", "--default-route"),
+        ("POINTSMAN_OPERATION_LOG__DIR", "--operation-log-dir"),
+        ("POINTSMAN_OPERATION_LOG__KEEP_DAYS", "--operation-log-keep-days"),
         ("POINTSMAN_TLS__CERT", "--tls-cert"),
         ("POINTSMAN_TLS__KEY", "--tls-key"),
         ("POINTSMAN_TLS__CLIENT_CA", "--client-ca"),
@@ -128,8 +140,12 @@ def test_relative_paths_start_at_the_files_directory_and_those_of_variables_wher
     ],
 )
 def test_a_value_that_is_no_text_is_refused(key: str, text: str, kind: str, tmp_path: Path) -> None:
+    if BY_PATH[key].is_number and kind == "a number":
+        assert load(tmp_path, yaml_of(key, text)).shown()[key] == text
+        return
     (line,) = told(tmp_path, yaml_of(key, text))
-    assert line.startswith(f"{FILE}:1: {key} is {kind}; write text, for example ")
+    what = "a number" if BY_PATH[key].is_number else "text"
+    assert line.startswith(f"{FILE}:1: {key} is {kind}; write {what}, for example ")
 
 
 @pytest.mark.parametrize("section", ["listen", "auth", "tls"])
