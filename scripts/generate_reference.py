@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from pointsman.cli.main import cli
-from pointsman.core import errors
+from pointsman.core import errors, model_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # a script finds only what lies beside it
@@ -28,6 +28,14 @@ hosts, paths and keys stay in the operator's log.
 | status | text | when | class |
 |---|---|---|---|
 """
+_LISTENER_HEAD = """
+## The data listener
+
+In the dialect's own error object: `{"error": {"message", "type", "param", "code"}}`, or Anthropic's. Besides the above:
+
+| status | code | when | class |
+|---|---|---|---|
+"""
 _ERRORS_TAIL = """
 An upstream's own status and body are passed on as they are, except that the bodies of 401 and 403 are replaced by
 `{"error":"unauthorized"}` and `{"error":"forbidden"}`: providers echo pieces of keys in them.
@@ -39,11 +47,21 @@ After the first byte of a response there are no statuses any more; see [streamin
 def errors_page() -> str:
     """What a client hears, by class of error."""
     rows = []
-    for each in _leaves(errors.RouterError):
+    for each in (leaf for leaf in _leaves(errors.RouterError) if leaf.__module__ == errors.__name__):
         hint = f" (with a `hint`: {each.hint})" if each.hint else ""
         reason = (each.__doc__ or "").strip().split("\n")[0]
         rows.append((each.status, f"| {each.status} | `{each.text}`{hint} | {reason} | `{each.__name__}` |\n"))
-    return _NOTE + _ERRORS_HEAD + "".join(row for _, row in sorted(rows)) + _ERRORS_TAIL
+    return _NOTE + _ERRORS_HEAD + "".join(row for _, row in sorted(rows)) + _ERRORS_TAIL + _listener_errors()
+
+
+def _listener_errors() -> str:
+    rows = []
+    for name, kind in vars(model_errors).items():
+        code = getattr(kind, "code", None)
+        if isinstance(kind, type) and issubclass(kind, errors.RouterError) and code:
+            reason = (kind.__doc__ or "").strip().split("\n")[0]
+            rows.append(f"| {kind.status} | `{code}` | {reason} | `{name}` |\n")
+    return _LISTENER_HEAD + "".join(sorted(rows))
 
 
 def _leaves(kind: type[errors.RouterError]) -> list[type[errors.RouterError]]:

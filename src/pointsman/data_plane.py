@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from pointsman.core.candidate import Bundle, Candidate
@@ -14,14 +14,12 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.backends.http import EngineLine
 from pointsman.proxy.router import Router
 
+FindEngine = Callable[[Candidate], Awaitable[EngineLine]]
+
 
 @contextlib.asynccontextmanager
-async def open_router(
-    bundle: Bundle, log: OperationLog | None = None, limits: Limits = DEFAULT_LIMITS
-) -> AsyncIterator[Router]:
-    """A router with a local engine behind its `gguf` routes. The engine starts at first use."""
-    if log is None:
-        log = OperationLog(lines=None, wall_clock=time.time)
+async def local_engines() -> AsyncIterator[FindEngine]:
+    """What finds the engine of a `gguf` candidate; an engine starts at first use, and all end with this."""
     fleet = EngineFleet(clock=time.monotonic)
 
     async def find_engine(candidate: Candidate) -> EngineLine:
@@ -32,9 +30,22 @@ async def open_router(
             raise UpstreamUnavailable(str(error)) from None
         return EngineLine(address.socket_path, address.key, engine.cpu_seconds)
 
-    router = Router(bundle, log, limits=limits, find_engine=find_engine)
     try:
-        yield router
+        yield find_engine
     finally:
-        await router.close()
         await fleet.close()
+
+
+@contextlib.asynccontextmanager
+async def open_router(
+    bundle: Bundle, log: OperationLog | None = None, limits: Limits = DEFAULT_LIMITS
+) -> AsyncIterator[Router]:
+    """A router with a local engine behind its `gguf` routes. The engine starts at first use."""
+    if log is None:
+        log = OperationLog(lines=None, wall_clock=time.time)
+    async with local_engines() as find_engine:
+        router = Router(bundle, log, limits=limits, find_engine=find_engine)
+        try:
+            yield router
+        finally:
+            await router.close()

@@ -92,6 +92,7 @@ def test_a_provider_that_is_not_there_is_not_found(running: RunningControlPlane)
         (Provider(name="x", credentials={"A": "b"}), "type"),
         (Provider(name="x", type="  ", credentials={"A": "b"}), "type"),
         (Provider(name="x", type="open\0ai", credentials={"A": "b"}), "control character"),
+        (Provider(name="x", type="openai", credentials={"A": "b"}, config={"key_file": "/etc/shadow"}), "KEY_FILE"),
         (Provider(name="x", type="openai"), "credentials"),
         (Provider(name="x", type="openai", credentials={"A": ""}), "credentials"),
         (Provider(name="x y", type="openai", credentials={"A": "b"}), "name"),

@@ -16,7 +16,7 @@ from pointsman.core.data_key import DataKey
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.core.model_table import ModelAccess, ModelTable
 from pointsman.events.operation_log import OperationLog
-from pointsman.gateway.data_listener import DataListener
+from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
 from pointsman.testing import FakeClock
@@ -72,7 +72,7 @@ class DataDoor:
         self.log = OperationLog(lines=self._lines, wall_clock=time.time)
         models = Models(self._access, time.time, is_open=self.is_open)
         self.listener = DataListener(
-            self.log, self._is_healthy, models, self.ledger, limits=self._limits, clock=self.clock
+            self.log, self._is_healthy, Served(models, self.ledger), limits=self._limits, clock=self.clock
         )
         await self.listener.serve(self._socket, self._context)
 

@@ -73,6 +73,11 @@ def check_draft(draft: ProviderDraft) -> None:
         raise InvalidRequest(f"the type has {len(draft.type)} characters; at most {LONGEST_TYPE}")
     if not draft.type.isprintable():
         raise InvalidRequest("the type holds a control character; write it as openai, anthropic or nvidia")
+    if any(key.strip().upper() == "KEY_FILE" for key in draft.config):
+        raise InvalidRequest(
+            "KEY_FILE belongs into the gateway's own configuration file: whoever sets it here could send any file that "
+            "the gateway may read to a host of theirs"
+        )
     for key, secret in draft.credentials.items():
         if secret.reveal() == REDACTED:
             raise InvalidRequest(

@@ -63,6 +63,7 @@ class Record:
         "detail",
         "fault",
         "heard_out",
+        "is_fallback",
         "kind",
         "meter",
         "method",
@@ -90,6 +91,8 @@ class Record:
         """Whom it was sent to; None while, or when, no route was chosen."""
         self.attempts = 0
         """Calls of upstreams so far."""
+        self.is_fallback = False
+        """Whether `candidate` is what answers when all others of a chain do not."""
         self.status = 0
         """Of the answer; 0 while there is none."""
         self.received = 0

@@ -14,13 +14,14 @@ from pointsman.config.settings import DEFAULT_LISTEN, Settings
 from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.core.secret import Secret
 from pointsman.core.version import VERSION
+from pointsman.data_plane import local_engines
 from pointsman.events.log_files import NO_EVENT_LOG, operation_log
 from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.admin_token import load_or_make_admin_token
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
-from pointsman.gateway.data_listener import DataListener
+from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.keys import Keys
 from pointsman.gateway.listeners import bind_sockets, ssl_context
@@ -46,8 +47,6 @@ _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
 _QUOTA_FILE = "quota.db"
 DEFAULT_DATA_URL = f"http://{DEFAULT_LISTEN.data}/v1"
-_OPERATIONS = "operations"
-"""The operation log's directory in the data directory."""
 _FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMITS.connections + 256
 """As many clients as the listeners take, and our own: the database, upstreams that are verified, libraries."""
 
@@ -86,18 +85,17 @@ async def run_gateway(settings: Settings) -> int:
         stack.callback(sockets.close)
         store = await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
         stack.push_async_callback(store.close)
-        data_url = _data_url(bound_address(sockets.data), settings.tls is not None)
+        data_url = settings.public_data_url or _data_url(bound_address(sockets.data), settings.tls is not None)
         control = make_control_plane(store, admin_token, log.say, data_url=data_url)
         grpc_server = GrpcServer(control, log.say, open_to_admin=settings.auth.grpc == "none")
         stack.push_async_callback(grpc_server.close)
         grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)
-        routes = ModelRoutes(store, log.say)
-        await stack.enter_async_context(following(routes))
-        models = Models(lambda: routes.access, time.time, is_open=settings.listen.data.is_loopback)
+        served = await _open_served(settings, store, log.say, stack)
         # Before the data listener, so that requests that end with it are still told.
         sources = Sources(stored_targets(store), control.healthy, lambda: data.open_connections)
-        watched = stack.enter_context(watching(settings.data_dir / _OPERATIONS, log.say, sources))
-        data = DataListener(log, control.healthy, models, await _open_ledger(settings, stack))
+        kept = settings.operation_log
+        watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
+        data = DataListener(log, control.healthy, served)
         stack.push_async_callback(data.close)
         await data.serve(sockets.data, ssl_context(settings.tls))
         api = build_api(control, VERSION, log.say, watching=watched)
@@ -110,6 +108,20 @@ async def run_gateway(settings: Settings) -> int:
         await stop.wait()
         restore()
     return 0
+
+
+async def _open_served(
+    settings: Settings, store: SqlStore, say: Callable[[str], None], stack: contextlib.AsyncExitStack
+) -> Served:
+    """The models that clients of the data listener may name."""
+    routes = ModelRoutes(store, say, settings.records, settings.default_route)
+    await stack.enter_async_context(following(routes))
+    asks_for_keys = settings.auth.data == "keys" or (
+        settings.auth.data == "auto" and not settings.listen.data.is_loopback
+    )
+    models = Models(lambda: routes.access, time.time, is_open=not asks_for_keys)
+    find_engine = await stack.enter_async_context(local_engines())
+    return Served(models, await _open_ledger(settings, stack), find_engine)
 
 
 async def _open_ledger(settings: Settings, stack: contextlib.AsyncExitStack) -> SqlQuotaLedger:

@@ -8,6 +8,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from random import Random
 from urllib.parse import unquote
 
@@ -18,6 +19,7 @@ from pointsman.core.errors import RouterError
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.core.model_table import ModelTable
 from pointsman.core.version import VERSION
+from pointsman.data_plane import FindEngine
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.record import failed_handshake, peer_of
 from pointsman.proxy.client_connection import ClientConnection, without_body
@@ -39,6 +41,16 @@ _CHECK_KEEPS = 1.0
 """Seconds; anybody who reaches the listener may ask, and must not load the store by it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What is served by name."""
+
+    models: Models
+    ledger: QuotaLedger
+    find_engine: FindEngine | None = None
+    """For candidates that are model files; None where there are none."""
+
+
 class DataListener:
     """Make it inside a running event loop; close it there.
 
@@ -50,8 +62,7 @@ class DataListener:
         self,
         log: OperationLog,
         is_healthy: Callable[[], Awaitable[bool]],
-        models: Models,
-        ledger: QuotaLedger,
+        served: Served,
         *,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] | None = None,
@@ -59,11 +70,11 @@ class DataListener:
         health = _Health(is_healthy, clock or asyncio.get_running_loop().time)
 
         def application(dispatcher: Dispatcher) -> _Paths:
-            dispatcher.serve_chains(ledger, Random())  # noqa: S311  # breaks ties, protects nothing
-            return _Paths(log, health, models, dispatcher)
+            dispatcher.serve_chains(served.ledger, Random())  # noqa: S311  # breaks ties, protects nothing
+            return _Paths(log, health, served.models, dispatcher)
 
-        front = Front(models, application)
-        self._router = Router(Bundle(), log, limits=limits, clock=clock, front=front)
+        front = Front(served.models, application)
+        self._router = Router(Bundle(), log, limits=limits, find_engine=served.find_engine, clock=clock, front=front)
 
     async def serve(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
         """Serve a listening socket, in clear text if there is no context, until `close`."""

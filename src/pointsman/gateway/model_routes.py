@@ -8,6 +8,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 
+from pointsman.config.gateway_records import FileRecords
+from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError
 from pointsman.core.model_table import ModelAccess, ModelTable, Target
 from pointsman.core.provider import Provider
@@ -16,6 +18,7 @@ from pointsman.routing.members import chain_of
 from pointsman.routing.resolve import Unresolvable, resolve
 from pointsman.store.interface import Reader, Store
 
+NO_RECORDS = FileRecords()
 _LOOK_SECONDS = 0.25
 """Between two looks at the generation: so late a change is in force, whoever has made it."""
 
@@ -23,7 +26,18 @@ _LOOK_SECONDS = 0.25
 class ModelRoutes:
     """`access` is what is in force now. While the store is away it stays as it was."""
 
-    def __init__(self, store: Store, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        say: Callable[[str], None],
+        records: FileRecords = NO_RECORDS,
+        default_route: str = "",
+    ) -> None:
+        """`records` and `default_route` are the default account's, from the gateway's configuration file."""
+        self._records = {provider.name: provider for provider in records.providers}
+        self._file_routes = records.routes
+        self._forwards_model = records.forwards_model
+        self._default = default_route
         self._store = store
         self._say = say
         self._generation = -1
@@ -38,7 +52,9 @@ class ModelRoutes:
         accounts, keys = {}, {}
         async with self._store.read() as reader:
             for account in await reader.accounts():
-                table = ModelTable(await self._targets(reader, account.name))
+                is_default = account.name == DEFAULT_ACCOUNT
+                targets = await self._targets(reader, account.name)
+                table = ModelTable(targets, self._default if is_default else "")
                 accounts[account.name] = table
                 for key in await reader.keys(account.name):
                     keys[key.digest] = (key, table.only(key.routes) if key.routes else table)
@@ -47,12 +63,16 @@ class ModelRoutes:
     async def _targets(self, reader: Reader, account: str) -> dict[str, Target]:
         known = self.access.accounts.get(account, ModelTable()).targets
         targets: dict[str, Target] = {}
-        for route in await reader.routes(account):
+        in_file = self._file_routes if account == DEFAULT_ACCOUNT else ()
+        for route in (*await reader.routes(account), *in_file):
             if route.name in RESERVED_NAMES or route.kind not in (DIRECT, CHAIN):
                 continue
             problem = ""
             try:
-                target = self._resolved(route, await _providers_of(reader, route))
+                providers = await _providers_of(reader, route)
+                if account == DEFAULT_ACCOUNT:
+                    providers = {**providers, **self._records}
+                target = self._resolved(route, providers)
                 # What is derived from a candidate, and its connections, outlive a change of another route.
                 targets[route.name] = known[route.name] if known.get(route.name) == target else target
             except ControlError as error:
@@ -67,7 +87,8 @@ class ModelRoutes:
             def left_out(name: str, error: Unresolvable) -> None:
                 self._tell(route.account, f"{route.name}, provider {name}", error.text)
 
-            return chain_of(route, providers, left_out=left_out)
+            forwards = self._forwards_model and route in self._file_routes
+            return chain_of(route, providers, forwards_model=forwards, left_out=left_out)
         provider = providers.get(route.provider_name)
         if provider is None:
             raise Unresolvable(f"there is no provider {route.provider_name}")

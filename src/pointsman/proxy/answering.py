@@ -54,6 +54,8 @@ class Answering:
     def _begin(self, response: Response, candidate: Candidate, record: Record) -> bytes:
         record.status = response.head.status
         own = own_lines(record.request_id, record.attempts) + self._lines.get(candidate)
+        if record.is_fallback and candidate.endpoint.scheme == "gguf":
+            own += b"x-pointsman-fallback: local\r\n"
         if response.head.ours and candidate.is_own_gateway:
             own = own_lines_of_two(own, response.head)
         return own

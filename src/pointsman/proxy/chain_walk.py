@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from random import Random
 
+from pointsman.config.secrets import SecretUnreadable
 from pointsman.core.attempts import Chain, ErrorCategory, Member, Skipped
 from pointsman.core.errors import UpstreamError
 from pointsman.core.model_errors import NoProviderAvailable
@@ -17,6 +18,7 @@ from pointsman.proxy.answering import Answering
 from pointsman.proxy.call import Backend, Call, Response
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.ledger import LedgerUnavailable, QuotaLedger, Reservation
+from pointsman.proxy.member_keys import MemberKeys
 from pointsman.proxy.preview import Preview
 from pointsman.proxy.relay import Collector, Relay
 from pointsman.proxy.upstream.exchange import IDLE, BodySink
@@ -47,6 +49,7 @@ class Chains:
         self.answering = answering
         self.now = now
         self.rng = rng
+        self.keys = MemberKeys()
         self._states: dict[tuple[str, str], StrategyState] = {}
 
     def planned(self, chain: Chain, protocol: str) -> tuple[list[Member], list[Skipped]]:
@@ -127,6 +130,14 @@ class ChainWalk:
         """What came of it (None: the client has its answer), and the status; 0 where none came."""
         record = self._record
         record.candidate = member.candidate
+        record.is_fallback = member is self._chain.fallback
+        try:
+            call.candidate = self._chains.keys.candidate(member)
+        except SecretUnreadable as error:
+            record.detail = str(error)
+            self._skipped.append(Skipped(member.provider, "auth_error"))
+            return ErrorCategory.AUTH_ERROR, 0
+        record.candidate = call.candidate
         record.attempts += 1
         try:
             response = await self._chains.backends[call.candidate.endpoint.scheme].open(call)
@@ -148,7 +159,7 @@ class ChainWalk:
     async def _commit(self, response: Response, member: Member, call: Call, patience: asyncio.Timeout) -> None:
         patience.reschedule(None)
         minor = call.head.minor
-        await self._chains.answering.answer(response, member.candidate, minor, self._client, self._record)
+        await self._chains.answering.answer(response, call.candidate, minor, self._client, self._record)
 
     async def _look_first(
         self, response: Response, member: Member, call: Call, patience: asyncio.Timeout
@@ -158,7 +169,7 @@ class ChainWalk:
 
         def commit() -> Relay:
             patience.reschedule(None)
-            return answering.commit(response, member.candidate, call.head.minor, self._client, record)
+            return answering.commit(response, call.candidate, call.head.minor, self._client, record)
 
         preview = Preview(commit, response.abandon)
         try:

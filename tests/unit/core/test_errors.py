@@ -2,12 +2,13 @@
 
 import pytest
 
-from pointsman.core import errors
+from pointsman.core import errors, model_errors
 from pointsman.core.errors import RequestRejected, RouterError, UpstreamError
 
 
 def every(kind: type[RouterError]) -> list[type[RouterError]]:
-    return [kind, *(deeper for each in kind.__subclasses__() for deeper in every(each))]
+    found = [kind, *(deeper for each in kind.__subclasses__() for deeper in every(each))]
+    return [each for each in found if each.__module__ == errors.__name__]  # the data listener's are told otherwise
 
 
 @pytest.mark.parametrize(
@@ -54,3 +55,19 @@ def test_not_configured_says_what_to_do() -> None:
     assert "pointsman sandbox routes check" in errors.NotConfigured.hint
     assert "--inference-routes" in errors.NotConfigured.hint
     assert "fetch_failed" in errors.NotConfigured.hint  # a gateway that is away is not mended by setting a route
+
+
+def test_the_data_listeners_errors_have_the_words_that_clients_look_at() -> None:
+    expected = {
+        "UnknownPath": (404, "unknown_url"),
+        "NoSuchModel": (404, "model_not_found"),
+        "InvalidKey": (401, "invalid_api_key"),
+        "NoProviderAvailable": (503, "no_provider_available"),
+    }
+    kinds = (
+        model_errors.UnknownPath,
+        model_errors.NoSuchModel,
+        model_errors.InvalidKey,
+        model_errors.NoProviderAvailable,
+    )
+    assert {kind.__name__: (kind.status, kind.code) for kind in kinds} == expected

@@ -42,7 +42,7 @@ class _Lines(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            pass
+            self._pieces.close()
 
 
 class WatchingEndpoints:
