@@ -39,10 +39,12 @@ class SqliteCounting:
         self._file = OpenedFile(path)
         self._problem: str | None = None
         self._looking = threading.Lock()
-        self._own = _connect(path, 0.0)
+        # Opening reads the file, which another worker may be making at this moment; only later must nothing wait.
+        self._own = _connect(path, PATIENCE_SECONDS)
         try:
             # Only the looker's thread waits for the disk.
             self._own.execute("PRAGMA wal_autocheckpoint = 0")
+            self._own.execute("PRAGMA busy_timeout = 0")
             self._lookers = _connect(path, PATIENCE_SECONDS, check_same_thread=False)
         except BaseException:
             self._own.close()
