@@ -9,7 +9,7 @@ import pytest
 
 from pointsman.core.control_errors import InvalidRequest, NotFound, Unauthenticated
 from pointsman.gateway.keys import MOST_ROUTES, KeyDraft
-from pointsman.gateway.sandbox_tokens import LONGEST_LIFETIME_SECONDS
+from pointsman.gateway.lifetime import LONGEST_LIFETIME_SECONDS
 from pointsman.rpc.gen import control_pb2
 from tests.support.client_commands import run_client
 from tests.support.control_plane import ADMIN, ADMIN_TOKEN, RunningControlPlane, control_plane

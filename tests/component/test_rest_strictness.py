@@ -9,8 +9,8 @@ import pytest
 
 from pointsman.core import provider as records
 from pointsman.core.route import LONGEST_MODEL, LONGEST_TIMEOUT_SECONDS
+from pointsman.gateway.lifetime import LONGEST_LIFETIME_SECONDS
 from pointsman.gateway.rest.strict_request import MOST_KEYS
-from pointsman.gateway.sandbox_tokens import LONGEST_LIFETIME_SECONDS
 from tests.support.canary import KEY, Finder
 from tests.support.rest import BEARER, OPENAI, Pieces, RunningApi, rest_api
 

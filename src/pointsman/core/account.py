@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+ACCOUNT_FIELD = "x-pointsman-account"
+"""Names the account that a request works on: gRPC's metadata and REST's header alike."""
 DEFAULT_ACCOUNT = "default"
 """Exists from the start."""
 

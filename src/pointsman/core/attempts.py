@@ -60,11 +60,11 @@ class Chain:
     forwards_model: bool = False
     """Whether the client's model name is sent (`HideModels: false`) instead of each member's own."""
 
-    @property
-    def protocols(self) -> frozenset[str]:
-        """What any member, or the fallback, speaks."""
-        members = self.members if self.fallback is None else (*self.members, self.fallback)
-        return frozenset(protocol for member in members for protocol in member.candidate.protocols)
+    def speaks(self, protocol: str) -> bool:
+        """Whether any member, or the fallback, can be asked in a dialect."""
+        if any(member.candidate.speaks(protocol) for member in self.members):
+            return True
+        return self.fallback is not None and self.fallback.candidate.speaks(protocol)
 
 
 @dataclass(frozen=True, slots=True)

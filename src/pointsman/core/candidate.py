@@ -30,6 +30,10 @@ class Candidate:
     ca_bundle: str = ""
     """Path of the only certificates its TLS is verified against; empty for the system's store."""
 
+    def speaks(self, protocol: str) -> bool:
+        """Whether it can be asked in a dialect."""
+        return protocol in self.protocols
+
     @property
     def profile(self) -> ProviderProfile | None:
         """Built-in knowledge of this provider type, if there is any."""
@@ -53,7 +57,7 @@ class Bundle:
 
     def speaks(self, protocol: str) -> bool:
         """Whether a request through the tunnel can be answered in a dialect."""
-        return any(protocol in candidate.protocols for candidate in self.routes)
+        return any(candidate.speaks(protocol) for candidate in self.routes)
 
 
 def keys_of(candidates: Iterable[Candidate]) -> tuple[Secret, ...]:

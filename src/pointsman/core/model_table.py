@@ -25,10 +25,9 @@ class ModelTable:
         found = self.targets.get(model) if model is not None else None
         return found or self.targets.get(self.default)
 
-    @property
-    def protocols(self) -> frozenset[str]:
-        """What is spoken at all."""
-        return frozenset(protocol for target in self.targets.values() for protocol in target.protocols)
+    def speaks(self, protocol: str) -> bool:
+        """Whether anything here can be asked in a dialect."""
+        return any(target.speaks(protocol) for target in self.targets.values())
 
     def only(self, names: Container[str]) -> "ModelTable":
         """The same for whoever may use some routes and no other."""

@@ -34,6 +34,7 @@ from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
 from pointsman.gateway.watching import Sources, watching
+from pointsman.proxy.background import running
 from pointsman.proxy.memory import freeze_garbage
 from pointsman.proxy.model_reception import Models
 from pointsman.proxy.process import bound_address, open_files, ready_text, until_signalled
@@ -132,8 +133,7 @@ async def _open_ledger(settings: Settings, stack: contextlib.AsyncExitStack) -> 
     else:
         ledger = await open_postgresql_ledger(url, time.time())
     stack.push_async_callback(ledger.close)
-    watching = asyncio.get_running_loop().create_task(ledger.watch(time.time), name="quota ledger")
-    stack.callback(watching.cancel)
+    await stack.enter_async_context(running(ledger.watch(time.time), "quota ledger"))
     return ledger
 
 

@@ -9,7 +9,7 @@ from pointsman.core.provider import check_name
 from pointsman.core.route import RESERVED_NAMES
 from pointsman.core.secret import Secret
 from pointsman.core.token_digest import digest_of
-from pointsman.gateway.sandbox_tokens import LONGEST_LIFETIME_SECONDS
+from pointsman.gateway.lifetime import check_lifetime
 from pointsman.store.interface import Store
 
 MOST_ROUTES = 64
@@ -79,9 +79,7 @@ def _made_name(digest: bytes) -> str:
 def _check(draft: KeyDraft) -> None:
     if draft.name:
         check_name(draft.name, "key's name")
-    lifetime = draft.lifetime_seconds
-    if lifetime is not None and not 0 < lifetime <= LONGEST_LIFETIME_SECONDS:
-        raise InvalidRequest(f"a lifetime of {lifetime} s; between 1 and {LONGEST_LIFETIME_SECONDS}")
+    check_lifetime(draft.lifetime_seconds)
     for permission in draft.permissions:
         if permission not in PERMISSIONS:
             raise InvalidRequest(f"there is no permission {permission[:64]!r}; there are {', '.join(PERMISSIONS)}")

@@ -14,6 +14,7 @@ from pointsman.core.control_errors import ControlError
 from pointsman.core.model_table import ModelAccess, ModelTable, Target
 from pointsman.core.provider import Provider
 from pointsman.core.route import CHAIN, DIRECT, RESERVED_NAMES, Route
+from pointsman.proxy.background import running
 from pointsman.routing.members import chain_of
 from pointsman.routing.resolve import Unresolvable, resolve
 from pointsman.store.interface import Reader, Store
@@ -117,10 +118,5 @@ async def _providers_of(reader: Reader, route: Route) -> dict[str, Provider]:
 async def following(routes: ModelRoutes) -> AsyncIterator[None]:
     """Looks at once, and then again and again until it is left."""
     await routes.refresh()
-    task = asyncio.get_running_loop().create_task(routes.follow(), name="model routes")
-    try:
+    async with running(routes.follow(), "model routes"):
         yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

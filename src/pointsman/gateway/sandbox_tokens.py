@@ -9,9 +9,9 @@ from pointsman.core.route import RESERVED_NAMES
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.core.token_digest import digest_of
+from pointsman.gateway.lifetime import check_lifetime
 from pointsman.store.interface import Store
 
-LONGEST_LIFETIME_SECONDS = 100 * 366 * 24 * 3600
 _PREFIX = "pointsman-sandbox-"
 """So that a token found somewhere tells what it is."""
 
@@ -32,8 +32,7 @@ class SandboxTokens:
     ) -> tuple[SandboxToken, Secret]:
         """A new token, and the only sight of it. Raises InvalidRequest, NotFound (the route) or AlreadyExists."""
         check_name(name, "sandbox's name")
-        if lifetime_seconds is not None and not 0 < lifetime_seconds <= LONGEST_LIFETIME_SECONDS:
-            raise InvalidRequest(f"a lifetime of {lifetime_seconds} s; between 1 and {LONGEST_LIFETIME_SECONDS}")
+        check_lifetime(lifetime_seconds)
         if route == INFERENCE_LOCAL:
             route = ""  # where it leads anyway
         if route in RESERVED_NAMES:

@@ -54,12 +54,13 @@ class Chains:
 
     def planned(self, chain: Chain, protocol: str) -> tuple[list[Member], list[Skipped]]:
         """Whom to try, and whom not; the strategy is asked once."""
+        now = self.now()
 
         def counters(member: Member) -> Counters:
-            return self.ledger.counters(QuotaKey(chain.account, member.provider), member.quota, self.now())
+            return self.ledger.counters(QuotaKey(chain.account, member.provider), member.quota, now)
 
         key = (chain.account, chain.name)
-        made, self._states[key] = plan(chain, protocol, counters, self.now(), self._states.get(key, NO_STATE), self.rng)
+        made, self._states[key] = plan(chain, protocol, counters, now, self._states.get(key, NO_STATE), self.rng)
         return list(made.attempts), list(made.skipped)
 
 

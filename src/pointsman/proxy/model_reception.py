@@ -39,7 +39,7 @@ class _AdmittedModel(Admitted):
         found = self._table.find(model)
         if found is None:
             raise no_such_model(model, self._table)
-        if self.protocol not in found.protocols:
+        if not found.speaks(self.protocol):
             raise NoCompatibleRoute(f"model {model} does not speak {self.protocol}")
         return found
 
@@ -71,7 +71,7 @@ class Models:
         table = self.table_for(head)
         path, mark, query = head.target.partition("?")
         try:
-            protocol = match_pattern(head.method, path, table.protocols.__contains__)
+            protocol = match_pattern(head.method, path, table.speaks)
         except NotInference:
             raise UnknownPath("there is no such path, or not with this method; see the paths under /v1") from None
         if protocol == P.MODEL_DISCOVERY:

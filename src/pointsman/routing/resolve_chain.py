@@ -6,21 +6,15 @@ What the gateway itself needs to call a chain (quotas, mappings, key files) is n
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from pointsman.core.profiles import LOCAL_GGUF, POINTSMAN
-from pointsman.core.protocols import InferenceProtocol as P
+from pointsman.core.profiles import LOCAL_GGUF, LOCAL_PROTOCOLS, POINTSMAN
 from pointsman.core.provider import Provider
 from pointsman.core.route import DIRECT, Route, RouteCandidate
 from pointsman.core.secret import Secret
+from pointsman.routing.members import MODEL, MODEL_PATH
 from pointsman.routing.resolve import ResolvedRoute, Unresolvable, resolve
 
-MODEL = "MODEL"
-"""Of a provider's config: the model of a candidate that names none."""
-MODEL_PATH = "MODEL_PATH"
-"""Of a provider's config: the model file of a `local_gguf`."""
 GATEWAY_WAIT_SECONDS = 620
 """How long a sandbox waits for the head of a gateway's answer: a runner's lifetime of 600 s, and air."""
-_LOCAL_PROTOCOLS = (P.CHAT_COMPLETIONS, P.COMPLETIONS, P.RESPONSES, P.MESSAGES)
-"""What the local engine speaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +42,7 @@ def resolve_member(route: Route, member: RouteCandidate, provider: Provider) -> 
                 f"provider {provider.name} names no model file; set it with "
                 f"'pointsman provider update {provider.name} --config {MODEL_PATH}=FILE'"
             )
-        return ResolvedMember(provider.name, tuple(map(str, _LOCAL_PROTOCOLS)), None)
+        return ResolvedMember(provider.name, tuple(map(str, LOCAL_PROTOCOLS)), None)
     model = member.model or provider.config.get(MODEL, "").strip()
     if not model:
         raise Unresolvable(

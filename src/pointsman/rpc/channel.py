@@ -10,12 +10,11 @@ import grpc
 import grpc.aio
 
 from pointsman.config.text_file import Unreadable, open_regular
+from pointsman.core.account import ACCOUNT_FIELD
 from pointsman.core.gateway_address import GatewayAddress, GatewayFileError
 from pointsman.core.limits import MIB
 from pointsman.core.secret import Secret
 
-ACCOUNT_KEY = "x-pointsman-account"
-"""Metadata that names the account a call works on."""
 LARGEST_ANSWER = 4 * MIB
 """Bytes of one answer; gRPC's own default, written down."""
 LARGEST_PEM_FILE = MIB
@@ -39,7 +38,7 @@ def call_metadata(token: Secret | None, account: str = "") -> Metadata:
     if token is not None:
         metadata.append(("authorization", f"Bearer {token.reveal()}"))
     if account:
-        metadata.append((ACCOUNT_KEY, account))
+        metadata.append((ACCOUNT_FIELD, account))
     return tuple(metadata)
 
 

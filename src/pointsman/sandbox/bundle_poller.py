@@ -10,6 +10,7 @@ from pointsman.core.fault_place import fault_place
 from pointsman.core.received_bundle import ReceivedBundle
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.record import RoutesState
+from pointsman.proxy.background import running
 from pointsman.proxy.route_table import RouteTable
 from pointsman.sandbox.route_refresh import Decision, FetchFailed, RouteRefresh, next_tick
 
@@ -77,10 +78,5 @@ class BundlePoller:
 async def polling(poller: BundlePoller) -> AsyncIterator[None]:
     """Asks once before it is entered, whatever comes of it, and from then on until it is left."""
     await poller.poll()
-    task = asyncio.get_running_loop().create_task(poller.run(), name="bundle poller")
-    try:
+    async with running(poller.run(), "bundle poller"):
         yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import grpc
 import grpc.aio
 
-from pointsman.core.account import DEFAULT_ACCOUNT
+from pointsman.core.account import ACCOUNT_FIELD, DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError, InvalidRequest, NotPermitted, Unauthenticated
 from pointsman.core.fault_place import fault_place
 from pointsman.core.provider import check_name
 from pointsman.gateway.auth import Authenticator, Identity
-from pointsman.rpc.channel import ACCOUNT_KEY
 
 if TYPE_CHECKING:
     _Method = grpc.RpcMethodHandler[Any, Any]
@@ -129,8 +128,8 @@ def _bearer(metadata: "Sequence[tuple[str, str | bytes]]") -> str | None:
 
 
 def _account(metadata: "Sequence[tuple[str, str | bytes]]") -> str:
-    names = [value for key, value in metadata if key == ACCOUNT_KEY] or [DEFAULT_ACCOUNT]
+    names = [value for key, value in metadata if key == ACCOUNT_FIELD] or [DEFAULT_ACCOUNT]
     if len(names) > 1:
-        raise InvalidRequest(f"{ACCOUNT_KEY} is there {len(names)} times; send it once")
+        raise InvalidRequest(f"{ACCOUNT_FIELD} is there {len(names)} times; send it once")
     check_name(str(names[0]), "account's name")
     return str(names[0])

@@ -8,14 +8,12 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from pointsman.core.account import DEFAULT_ACCOUNT
+from pointsman.core.account import ACCOUNT_FIELD, DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError, InvalidRequest, NotPermitted, Unauthenticated
 from pointsman.core.provider import check_name
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.rest.refusals import error_response, looks_like_a_credential, shape_problems
 from pointsman.gateway.rest.strict_request import StrictRequest
-
-ACCOUNT_HEADER = "x-pointsman-account"
 
 
 class AdminRoute(APIRoute):
@@ -50,9 +48,9 @@ class AdminRoute(APIRoute):
             if identity.data_key is not None:
                 raise NotPermitted("a key is for the data listener, and nothing else; use the admin's token")
             raise NotPermitted("a sandbox's token may fetch its bundle, and nothing else; use the admin's token")
-        names = request.headers.getlist(ACCOUNT_HEADER) or [DEFAULT_ACCOUNT]
+        names = request.headers.getlist(ACCOUNT_FIELD) or [DEFAULT_ACCOUNT]
         if len(names) > 1:
-            raise InvalidRequest(f"{ACCOUNT_HEADER} is there {len(names)} times; send it once")
+            raise InvalidRequest(f"{ACCOUNT_FIELD} is there {len(names)} times; send it once")
         check_name(names[0], "account's name")
         request.state.account = (await authenticator.admin_of(names[0])).account
 

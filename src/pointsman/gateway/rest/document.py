@@ -5,7 +5,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from pointsman.gateway.rest.admission import ACCOUNT_HEADER, PublicRoute
+from pointsman.core.account import ACCOUNT_FIELD
+from pointsman.gateway.rest.admission import PublicRoute
 from pointsman.gateway.rest.answers import ErrorAnswer, ErrorDetail
 
 _DESCRIPTION = """Providers, routes, sandbox tokens, keys and accounts of one gateway.
@@ -72,7 +73,7 @@ def _error(text: str) -> dict[str, Any]:
 
 def _account_parameter() -> dict[str, Any]:
     return {
-        "name": ACCOUNT_HEADER,
+        "name": ACCOUNT_FIELD,
         "in": "header",
         "required": False,
         "description": "The account that is worked on.",

@@ -16,10 +16,10 @@ from pointsman.core.route import (
 )
 from pointsman.core.secret import Secret
 from pointsman.gateway.keys import MOST_ROUTES, KeyDraft
+from pointsman.gateway.lifetime import LONGEST_LIFETIME_SECONDS
 from pointsman.gateway.providers import LARGEST_PAGE
 from pointsman.gateway.rest.refusals import looks_like_a_credential
 from pointsman.gateway.routes import RouteEdit, RouteTarget
-from pointsman.gateway.sandbox_tokens import LONGEST_LIFETIME_SECONDS
 
 _LARGEST_OFFSET = 10**9
 _NAME_RULE = f"{records.NAME_RULE.capitalize()}."

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from starlette.requests import Request
 
+from pointsman.core.account import ACCOUNT_FIELD
 from pointsman.gateway.rest.refusals import BodyTooLarge, BodyTooSlow, MalformedBody, NotJson
 
 MOST_KEYS = 1000
@@ -66,7 +67,7 @@ class StrictRequest(Request):
     def texts(self) -> Iterator[str]:
         """Every text of the request but its token: what an error must not repeat."""
         yield self.scope["path"]
-        yield self.headers.get("x-pointsman-account", "")
+        yield self.headers.get(ACCOUNT_FIELD, "")
         for pair in self.query_params.multi_items():
             yield from pair
         yield from _texts(self._value)
