@@ -16,6 +16,7 @@ from pointsman.proxy.client_connection import Application, ClientConnection
 from pointsman.proxy.held_bodies import HeldBodies
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.tunnel import DirectTls, Doorway, Plain, Tunnel
+from pointsman.proxy.turns import Steps
 
 _DRAIN_SECONDS = 0.5
 _CLIENT_RECEIVE_BUFFER = 256 * 1024
@@ -28,6 +29,7 @@ class Server:
         self._application = application
         self._limits = limits
         self._sweep = sweep
+        self._handshakes = Steps(sweep.loop)
         self._servers: list[asyncio.Server] = []
         self._bodies = HeldBodies(limits.held_body_bytes)
         self._connections: set[ClientConnection] = set()
@@ -53,7 +55,7 @@ class Server:
         # Accepted sockets inherit it. Left to itself it grows to 6 MiB: so much that one client can make the loop
         # decrypt in a single turn, and that the kernel holds for each of them.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _CLIENT_RECEIVE_BUFFER)
-        return Doorway(self._application, self._enter, tls_context, self._limits, self._sweep)
+        return Doorway(self._application, self._enter, tls_context, self._limits, self._sweep, self._handshakes)
 
     async def _listen(self, listener: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> None:
         loop = asyncio.get_running_loop()

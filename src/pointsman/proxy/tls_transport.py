@@ -17,7 +17,8 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
     """Protocol towards the raw transport, transport towards the inner protocol.
 
     The inner protocol's `connection_made` comes when the handshake is done. A handshake that fails closes the raw
-    transport. `on_settled` hears of either, once: an empty string, or the reason of the failure.
+    transport. `on_settled` hears of either, once: an empty string, or the reason of the failure. With `take_turns`, a
+    step of the handshake is done when that calls it.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         server_side: bool,
         server_hostname: str | None = None,
         on_settled: Callable[[str], None] | None = None,
+        take_turns: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
         asyncio.Transport.__init__(self)
         self._incoming = ssl.MemoryBIO()
@@ -35,6 +37,8 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side, server_hostname)
         self._inner = inner
         self._on_settled = on_settled
+        self._take_turns = take_turns
+        self._has_turn_to_come = False
         self._raw: asyncio.Transport | None = None
         self._ready = False
         self._closing = False
@@ -49,10 +53,26 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     def data_received(self, data: bytes) -> None:
         self._incoming.write(data)
-        if self._ready or self._handshake():
+        if self._ready:
+            self._read()
+        elif self._take_turns is None:
+            self._step()
+        elif not self._has_turn_to_come:
+            self._has_turn_to_come = True
+            self._take_turns(self._turn)
+
+    def _turn(self) -> None:
+        """The step that was put off, unless its time has passed."""
+        if self._has_turn_to_come:
+            self._has_turn_to_come = False
+            self._step()
+
+    def _step(self) -> None:
+        if not self._closing and self._handshake():
             self._read()
 
     def eof_received(self) -> bool | None:
+        self._turn()  # what came before the end is judged before it
         if not self._ready:
             self._fail("connection closed during the TLS handshake")
             return False
@@ -62,6 +82,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._lost:
             return
+        self._has_turn_to_come = False
         self._lost = self._closing = True
         if self._ready:
             if exc is None and self._cut:

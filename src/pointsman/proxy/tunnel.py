@@ -13,6 +13,7 @@ from pointsman.events.printable import told_authority
 from pointsman.proxy.client_connection import LINGER_SECONDS, Application, ClientConnection, without_body
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.tls_transport import TlsTransport
+from pointsman.proxy.turns import Steps
 from pointsman.routing.pattern import is_door
 from pointsman.wire.connect import ESTABLISHED, read_connect
 from pointsman.wire.handshake import HANDSHAKE_TIMEOUT
@@ -57,11 +58,19 @@ class Doorway:
     tls_context: Callable[[], ssl.SSLContext]
     limits: Limits
     sweep: Sweep
+    handshakes: Steps
+    """Of all connections of the listeners, in turns."""
 
     def start_tls(self, transport: asyncio.Transport, inner: ClientConnection, received: bytes = b"") -> None:
         """Hand the transport to TLS, and to `inner` behind it; `received` is what has been read of it already."""
         handshake = Handshake(transport, inner, self)
-        tls = TlsTransport(self.tls_context(), inner, server_side=True, on_settled=handshake.settled)
+        tls = TlsTransport(
+            self.tls_context(),
+            inner,
+            server_side=True,
+            on_settled=handshake.settled,
+            take_turns=self.handshakes.add,
+        )
         transport.set_protocol(tls)
         tls.connection_made(transport)
         if received:
