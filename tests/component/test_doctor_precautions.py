@@ -16,6 +16,7 @@ from pointsman.sandbox.doctor.regular_file import read_regular
 from pointsman.sandbox.doctor.trial_place import trial_place
 from pointsman.sandbox.environment import PLACEHOLDER_KEY
 from tests.support.canary import KEY
+from tests.support.descriptors import open_at
 
 
 @pytest.mark.parametrize(("most", "kept"), [(4, b"1234"), (5, b"12345"), (6, b"12345")])
@@ -27,11 +28,10 @@ def test_a_regular_file_is_read_up_to_its_bound(tmp_path: Path, most: int, kept:
 
 def test_what_is_no_regular_file_is_an_error_at_once_and_leaves_nothing_open(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    before = len(os.listdir("/proc/self/fd"))
     for path in (str(tmp_path / "pipe"), str(tmp_path), "/dev/zero"):
         with pytest.raises(OSError, match="not a regular file"):
             read_regular(path, 9)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_at(tmp_path, Path("/dev/zero")) == []
 
 
 def test_a_certificate_variable_that_names_a_pipe_is_told_and_not_waited_for(tmp_path: Path) -> None:

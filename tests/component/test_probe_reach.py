@@ -11,6 +11,7 @@ import trustme
 
 from pointsman.gateway.probe import ProbeLimits, Prober
 from tests.support.canary import KEY, Finder
+from tests.support.descriptors import open_sockets
 from tests.support.name_server import in_own_network
 from tests.support.probed_upstream import answer, probed_upstream
 from tests.support.probing import refused, resolved, run, verified
@@ -187,11 +188,6 @@ def test_no_socket_is_left_behind() -> None:
                 await asyncio.sleep(0.005)
 
     run(main())
-
-
-def open_sockets() -> int:
-    names = [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
-    return sum(name.startswith("socket:") for name in names)
 
 
 @pytest.mark.guarantee("U5")

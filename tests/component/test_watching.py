@@ -25,6 +25,7 @@ from pointsman.gateway.watching import Sources, Watching
 from pointsman.testing import FakeClock
 from tests.support.canary import KEY
 from tests.support.chain_requests import MIDNIGHT, Journal, a_day_with_an_outage
+from tests.support.descriptors import open_paths
 from tests.support.gateway_process import GatewayProcess, NotStarted
 from tests.support.rest import BEARER, RunningApi, rest_api
 
@@ -195,14 +196,6 @@ def peak_kib() -> int:
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1])
-
-
-def open_paths() -> set[str]:
-    found = set()
-    for each in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
-            found.add(str(each.readlink()))
-    return found
 
 
 def test_live_tells_the_rows_of_the_account_that_asks(api: tuple[RunningApi, Watched]) -> None:

@@ -20,6 +20,7 @@ from pointsman.config.secrets import (
     secret_path,
     secret_variable,
 )
+from tests.support.descriptors import open_at
 
 _KEY = "sk-canary-0123456789abcdef"
 
@@ -249,12 +250,11 @@ def test_a_link_swapped_in_for_a_file_never_leads_out_of_the_root(tmp_path: Path
 def test_no_descriptor_is_left_open_by_good_and_bad_secrets(tmp_path: Path) -> None:
     good = _kubelet_volume(tmp_path)
     (tmp_path / "bad").symlink_to("../out")
-    before = len(os.listdir("/proc/self/fd"))
     for path in (good, tmp_path / "bad", tmp_path / "none", tmp_path):
         for _ in range(3):
             with contextlib.suppress(SecretUnreadable):
                 read_secret(path, tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_at(tmp_path) == []
 
 
 def test_a_warm_secret_costs_less_than_sixty_microseconds_of_cpu(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pointsman.events.operations import Happening, Subject, event_line
 from pointsman.events.operations_file import DailyFiles, file_name, operation_files, read_day
 from pointsman.testing import FakeClock
 from tests.support.chain_requests import GROQ, MIDNIGHT, scripted, succeed
+from tests.support.descriptors import open_at
 
 NOVEMBER_30, DECEMBER_1 = date(2026, 11, 30), date(2026, 12, 1)
 DAY = 86400.0
@@ -82,12 +83,11 @@ def test_old_files_go_when_a_day_begins_while_it_runs(tmp_path: Path) -> None:
 
 def test_at_most_two_files_are_open(tmp_path: Path) -> None:
     output, _ = files(tmp_path)
-    before = len(os.listdir("/proc/self/fd"))
     for number in range(6):
         output.write(line(MIDNIGHT + number * DAY))
-    assert len(os.listdir("/proc/self/fd")) == before + 2
+    assert len(open_at(tmp_path)) == 2
     output.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_at(tmp_path) == []
 
 
 def test_nobody_else_can_read_the_files_or_see_the_directory(tmp_path: Path) -> None:
