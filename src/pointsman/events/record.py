@@ -4,6 +4,7 @@ import re
 from functools import lru_cache
 from typing import Protocol
 
+from pointsman.core.caller import ANYBODY
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import (
     NoCompatibleRoute,
@@ -59,6 +60,7 @@ class Record:
     __slots__ = (
         "announced",
         "attempts",
+        "caller",
         "candidate",
         "detail",
         "fault",
@@ -87,6 +89,7 @@ class Record:
         self.path = path
         """As asked; it is made fit to be told when the event is formed."""
         self.protocol = protocol
+        self.caller = ANYBODY
         self.candidate: Candidate | None = None
         """Whom it was sent to; None while, or when, no route was chosen."""
         self.attempts = 0

@@ -148,7 +148,7 @@ class _Paths:
         if path == _HEALTH:
             return _Own(self._health_answer)
         if path == _MODELS or path.startswith(_MODELS + "/"):
-            table = self._models.table_for(head)
+            _, table = self._models.known(head)
             return _Own(lambda: self._models_answer(table, path))
         return self._dispatcher.admit(head)
 

@@ -96,6 +96,7 @@ class Dispatcher:
         head = request.head
         record = Record(self.new_request_id(), self._log.now, head.method, admitted.target.path, admitted.protocol)
         record.received = len(request.body)
+        record.caller = admitted.caller
         self._log.append(record)
         try:
             await self._call(admitted, request, client, record)

@@ -6,6 +6,7 @@ from math import ceil
 from pointsman.config.wording import nearest
 from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.attempts import Chain
+from pointsman.core.caller import ANYBODY, Caller
 from pointsman.core.candidate import Candidate
 from pointsman.core.data_key import INFERENCE
 from pointsman.core.errors import MalformedRequest, NoCompatibleRoute, NotInference, RouterError
@@ -30,8 +31,8 @@ class _AdmittedModel(Admitted):
 
     __slots__ = ("_table",)
 
-    def __init__(self, protocol: str, target: Target, table: ModelTable) -> None:
-        super().__init__(protocol, target)
+    def __init__(self, protocol: str, target: Target, caller: Caller, table: ModelTable) -> None:
+        super().__init__(protocol, target, caller)
         self._table = table
 
     def choose(self, body: bytes) -> Candidate | Chain:
@@ -68,7 +69,7 @@ class Models:
 
     def admit(self, head: RequestHead) -> Admitted:
         """Match a request by its head. Raises MalformedRequest, UnknownPath or InvalidKey."""
-        table = self.table_for(head)
+        caller, table = self.known(head)
         path, mark, query = head.target.partition("?")
         try:
             protocol = match_pattern(head.method, path, table.speaks)
@@ -76,20 +77,20 @@ class Models:
             raise UnknownPath("there is no such path, or not with this method; see the paths under /v1") from None
         if protocol == P.MODEL_DISCOVERY:
             raise UnknownPath("a model's name has no such form")
-        return _AdmittedModel(protocol, Target(path, mark + query), table)
+        return _AdmittedModel(protocol, Target(path, mark + query), caller, table)
 
-    def table_for(self, head: RequestHead) -> ModelTable:
-        """The routes of whoever sent this head. Raises MalformedRequest or InvalidKey."""
+    def known(self, head: RequestHead) -> tuple[Caller, ModelTable]:
+        """Who sent this head, and the routes that they may use. Raises MalformedRequest or InvalidKey."""
         if not head.target.startswith("/") or "#" in head.target:
             raise MalformedRequest("request target is not a path")
         access = self._access()
         key = _key_of(head)
         known, table = access.keys.get(digest_of(key), (None, NO_MODELS)) if key else (None, NO_MODELS)
         if known is not None and known.is_valid(self._now()) and known.permits(INFERENCE):
-            return table
+            return Caller(known.account, known.name), table
         if not self._is_open:
             raise InvalidKey("a valid key is needed: send it as 'Authorization: Bearer KEY', or as x-api-key")
-        return access.accounts.get(DEFAULT_ACCOUNT, NO_MODELS)
+        return ANYBODY, access.accounts.get(DEFAULT_ACCOUNT, NO_MODELS)
 
     def error_answer(
         self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool

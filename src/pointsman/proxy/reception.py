@@ -7,6 +7,7 @@ taken in is `dispatch`'s, the same for both.
 from typing import Protocol
 
 from pointsman.core.attempts import Chain
+from pointsman.core.caller import ANYBODY, Caller
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import RouterError
 from pointsman.proxy.route_table import RouteTable
@@ -19,11 +20,12 @@ from pointsman.wire.response import error_answer, own_lines
 class Admitted:
     """What was decided from a head. Not a dataclass: one is made per request, on the hot path."""
 
-    __slots__ = ("protocol", "target")
+    __slots__ = ("caller", "protocol", "target")
 
-    def __init__(self, protocol: str, target: Target) -> None:
+    def __init__(self, protocol: str, target: Target, caller: Caller = ANYBODY) -> None:
         self.protocol = protocol
         self.target = target
+        self.caller = caller
 
     def choose(self, body: bytes) -> Candidate | Chain:
         """Where the request goes. Raises RouterError."""
