@@ -58,3 +58,23 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerLimits:
+    """Bounds of what passes between a gateway and a runner (the runner-proxied models' design)."""
+
+    active_requests: int = 4  # of one runner at once: 429 runner_busy
+    request_bytes: int = 1 * MIB  # of a request's JSON body, as it is sent: 413 runner_request_too_large
+    data_bytes: int = 64 * KIB  # of one line of an event stream, or of a whole completion: 502 runner_frame_too_large
+    response_bytes: int = 16 * MIB  # of all data of one answer: 502 runner_response_limit
+    frame_bytes: int = 72 * KIB  # from a runner, envelope and escapes included: close 1009
+    start_frame_bytes: int = 1 * MIB + 8 * KIB  # to a runner, envelope included: close 1009
+    connect_seconds: float = 5.0  # to the model's server: 502 runner_upstream_unavailable
+    idle_seconds: float = 60.0  # for the first frame, and between two: 504 runner_proxy_timeout
+    lifetime_seconds: float = 600.0  # of one exchange: 504 runner_proxy_timeout
+    heartbeat_seconds: float = 15.0  # between two signs of life of a runner
+    silence_seconds: float = 45.0  # without one: offline, close
+
+
+DEFAULT_RUNNER_LIMITS = RunnerLimits()
