@@ -60,7 +60,8 @@ def test_what_is_no_start_names_no_model_and_has_no_body(operation: str) -> None
     frame = ModelRequest("r", operation)
     assert json.loads(encode_frame(frame)) == {"type": "model_request", "request_id": "r", "operation": operation}
     assert read_from_gateway(encode_frame(frame)).operation == operation
-    for more in ({"body": {}}, {"model_id": "m"}, {"base_url": "u"}):
+    others: list[dict[str, object]] = [{"body": {}}, {"model_id": "m"}, {"base_url": "u"}]
+    for more in others:
         with pytest.raises(FrameError):
             read_from_gateway(_request(operation=operation, **more))
 
