@@ -1,0 +1,1 @@
+"""Request and reply between a gateway's processes."""
