@@ -1,4 +1,4 @@
-"""What a gateway's processes ask of a bus. `memory` and `nats` implement it; one conformance suite says what it must do.
+"""What a gateway's processes ask of a bus. A conformance suite says what its implementations must do.
 
 Nothing is queued: a request that nobody takes now fails now, and what was sent before a line broke is never sent again.
 """
@@ -46,7 +46,7 @@ class Bus(Protocol):
         """Ask whoever serves a subject. Raises NoResponder, NoReply or BusUnavailable, within the time given."""
 
     async def publish(self, subject: str, payload: bytes) -> None:
-        """Tell whoever serves a subject, without an answer. Raises BusUnavailable; that nobody serves it is no error."""
+        """Tell whoever serves a subject, if anybody does, and want no answer. Raises BusUnavailable."""
 
     async def serve(self, subject: str, handler: Handler) -> Subscription:
         """Answer requests on a subject, each in a task of its own, from the moment this returns.

@@ -44,7 +44,7 @@ class MemoryBus:
         if self._closed:
             raise BusUnavailable("the bus is closed")
         if len(payload) > MAX_PAYLOAD_BYTES:
-            raise BusUnavailable(f"a message of {len(payload)} bytes is more than the bus carries ({MAX_PAYLOAD_BYTES})")
+            raise BusUnavailable(f"a message of {len(payload)} bytes; the bus carries {MAX_PAYLOAD_BYTES}")
         return tuple(self._handlers.get(subject, ()))
 
     async def _answer(
