@@ -21,6 +21,7 @@ from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.data_composition import data_side
+from pointsman.gateway.file_layer import FileLayer
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.keys import Keys
 from pointsman.gateway.listeners import bind_sockets, ssl_context
@@ -32,8 +33,9 @@ from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
 from pointsman.proxy.memory import freeze_garbage
 from pointsman.proxy.process import bound_address, open_files, ready_text, until_signalled
+from pointsman.store.interface import Store
 from pointsman.store.settings import StoreSettings
-from pointsman.store.sql import SqlStore, open_store
+from pointsman.store.sql import open_store
 
 _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
@@ -43,7 +45,7 @@ _FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMIT
 
 
 def make_control_plane(
-    store: SqlStore,
+    store: Store,
     admin_token: Secret,
     say: Callable[[str], None],
     clock: Callable[[], float] = time.time,
@@ -74,7 +76,8 @@ async def run_gateway(settings: Settings) -> int:
         admin_token = load_or_make_admin_token(settings.data_dir)
         sockets = bind_sockets(settings.listen)
         stack.callback(sockets.close)
-        store = await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
+        stored = await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
+        store = FileLayer(stored, settings.records)
         stack.push_async_callback(store.close)
         data_url = settings.public_data_url or _data_url(bound_address(sockets.data), settings.tls is not None)
         control = make_control_plane(store, admin_token, log.say, data_url=data_url)

@@ -18,10 +18,10 @@ from pointsman.gateway.provider_health import stored_targets
 from pointsman.gateway.watching import Sources, Watching, watching
 from pointsman.proxy.background import running
 from pointsman.proxy.model_reception import Models
+from pointsman.store.interface import Store
 from pointsman.store.quota_ledger import SqlQuotaLedger
 from pointsman.store.quota_postgresql import open_postgresql_ledger
 from pointsman.store.quota_sqlite import open_sqlite_ledger
-from pointsman.store.sql import SqlStore
 
 _QUOTA_FILE = "quota.db"
 
@@ -37,11 +37,11 @@ class DataSide:
 
 @contextlib.asynccontextmanager
 async def data_side(
-    settings: Settings, store: SqlStore, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
+    settings: Settings, store: Store, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
 ) -> AsyncIterator[DataSide]:
     """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError."""
     async with contextlib.AsyncExitStack() as stack:
-        routes = ModelRoutes(store, log.say, settings.records, settings.default_route)
+        routes = ModelRoutes(store, log.say, lambda: settings.default_route)
         await stack.enter_async_context(following(routes))
         models = Models(lambda: routes.access, time.time, is_open=not _asks_for_keys(settings))
         find_engine = await stack.enter_async_context(local_engines())
