@@ -33,15 +33,21 @@ class DataSide:
     listener: DataListener
     watched: Watching
     """What the control listener shows of it."""
+    refresh: Callable[[], Awaitable[None]]
+    """Take over changed records at once, not at the next look. Raises ControlError."""
 
 
 @contextlib.asynccontextmanager
 async def data_side(
-    settings: Settings, store: Store, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
+    in_force: Callable[[], Settings], store: Store, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
 ) -> AsyncIterator[DataSide]:
-    """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError."""
+    """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError.
+
+    What takes effect at once is asked of `in_force` again and again, all else at the start.
+    """
+    settings = in_force()
     async with contextlib.AsyncExitStack() as stack:
-        routes = ModelRoutes(store, log.say, lambda: settings.default_route)
+        routes = ModelRoutes(store, log.say, lambda: in_force().default_route)
         await stack.enter_async_context(following(routes))
         models = Models(lambda: routes.access, time.time, is_open=not _asks_for_keys(settings))
         find_engine = await stack.enter_async_context(local_engines())
@@ -52,7 +58,7 @@ async def data_side(
         watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
-        yield DataSide(listener, watched)
+        yield DataSide(listener, watched, routes.refresh)
 
 
 def _asks_for_keys(settings: Settings) -> bool:

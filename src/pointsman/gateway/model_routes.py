@@ -33,16 +33,20 @@ class ModelRoutes:
         self._compiled_from = (-1, "")
         """The store's generation, and the default route."""
         self._told: dict[tuple[str, str], str] = {}
+        self._turn = asyncio.Lock()
         self.access = ModelAccess()
 
     async def refresh(self) -> None:
         """Look once. Raises ControlError when the store does not answer."""
-        default = self._default_route()
-        source = (await self._store.generation(), default)
-        if source == self._compiled_from:
-            return
+        async with self._turn:  # or one that began earlier could end later, and put back what was replaced
+            if (await self._store.generation(), self._default_route()) != self._compiled_from:
+                await self._compile()
+
+    async def _compile(self) -> None:
         accounts, keys = {}, {}
+        default = self._default_route()  # of the same moment as the records: nothing is waited for in between
         async with self._store.read() as reader:
+            source = (await reader.generation(), default)
             for account in await reader.accounts():
                 targets = await self._targets(reader, account.name)
                 table = ModelTable(targets, default if account.name == DEFAULT_ACCOUNT else "")
