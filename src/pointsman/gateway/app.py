@@ -38,6 +38,7 @@ from pointsman.proxy.background import running
 from pointsman.proxy.memory import freeze_garbage
 from pointsman.proxy.model_reception import Models
 from pointsman.proxy.process import bound_address, open_files, ready_text, until_signalled
+from pointsman.routing.hops import mark_of
 from pointsman.store.quota_ledger import SqlQuotaLedger
 from pointsman.store.quota_postgresql import open_postgresql_ledger
 from pointsman.store.quota_sqlite import open_sqlite_ledger
@@ -45,6 +46,7 @@ from pointsman.store.settings import StoreSettings
 from pointsman.store.sql import SqlStore, open_store
 
 _REVISIONS = b"bundle revision"
+_MARK = b"hop mark"
 _TOKEN_BYTES = 32
 _QUOTA_FILE = "quota.db"
 DEFAULT_DATA_URL = f"http://{DEFAULT_LISTEN.data}/v1"
@@ -120,7 +122,7 @@ async def _open_served(
     asks_for_keys = settings.auth.data == "keys" or (
         settings.auth.data == "auto" and not settings.listen.data.is_loopback
     )
-    models = Models(lambda: routes.access, time.time, is_open=not asks_for_keys)
+    models = Models(lambda: routes.access, time.time, is_open=not asks_for_keys, mark=mark_of(store.derive(_MARK)))
     find_engine = await stack.enter_async_context(local_engines())
     return Served(models, await _open_ledger(settings, stack), find_engine)
 

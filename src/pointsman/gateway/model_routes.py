@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pointsman.config.gateway_records import FileRecords
 from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError
-from pointsman.core.model_table import ModelAccess, ModelTable, Target
+from pointsman.core.model_table import Entry, ModelAccess, ModelTable, Target
 from pointsman.core.provider import Provider
 from pointsman.core.route import CHAIN, DIRECT, RESERVED_NAMES, Route
+from pointsman.gateway.model_callers import entries_of
 from pointsman.proxy.background import running
 from pointsman.routing.members import chain_of
 from pointsman.routing.resolve import Unresolvable, resolve
@@ -50,15 +51,15 @@ class ModelRoutes:
         generation = await self._store.generation()
         if generation == self._generation:
             return
-        accounts, keys = {}, {}
+        accounts: dict[str, ModelTable] = {}
+        keys: dict[bytes, Entry] = {}
         async with self._store.read() as reader:
             for account in await reader.accounts():
                 is_default = account.name == DEFAULT_ACCOUNT
                 targets = await self._targets(reader, account.name)
                 table = ModelTable(targets, self._default if is_default else "")
                 accounts[account.name] = table
-                for key in await reader.keys(account.name):
-                    keys[key.digest] = (key, table.only(key.routes) if key.routes else table)
+                keys.update(await entries_of(reader, account.name, table))
         self.access, self._generation = ModelAccess(accounts, keys), generation
 
     async def _targets(self, reader: Reader, account: str) -> dict[str, Target]:
