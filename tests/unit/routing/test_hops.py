@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pointsman.routing.hops import MOST_GATEWAYS, comes_back, mark_of, onward
 
-OURS, THEIRS = mark_of(b"12345678rest"), mark_of(b"abcdefgh")
+OURS, THEIRS = mark_of(b"jklmnopqrest"), mark_of(b"abcdefgh")
 
 
 def marks(count: int) -> bytes:
