@@ -8,6 +8,7 @@ import signal
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 
 from pointsman.config.listen_address import Address
 from pointsman.config.settings import DEFAULT_LISTEN, Settings
@@ -96,7 +97,7 @@ async def run_gateway(settings: Settings) -> int:
         sources = Sources(stored_targets(store), control.healthy, lambda: data.open_connections)
         kept = settings.operation_log
         watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
-        data = DataListener(log, control.healthy, served)
+        data = DataListener(log, control.healthy, replace(served, journal=watched.journal))
         stack.push_async_callback(data.close)
         await data.serve(sockets.data, ssl_context(settings.tls))
         api = build_api(control, VERSION, log.say, watching=watched)

@@ -21,6 +21,7 @@ from pointsman.core.model_table import ModelTable
 from pointsman.core.version import VERSION
 from pointsman.data_plane import FindEngine
 from pointsman.events.operation_log import OperationLog
+from pointsman.events.operations_record import OperationJournal
 from pointsman.events.record import failed_handshake, peer_of
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
@@ -49,6 +50,8 @@ class Served:
     ledger: QuotaLedger
     find_engine: FindEngine | None = None
     """For candidates that are model files; None where there are none."""
+    journal: OperationJournal | None = None
+    """Where what becomes of requests is told."""
 
 
 class DataListener:
@@ -70,7 +73,7 @@ class DataListener:
         health = _Health(is_healthy, clock or asyncio.get_running_loop().time)
 
         def application(dispatcher: Dispatcher) -> _Paths:
-            dispatcher.serve_chains(served.ledger, Random())  # noqa: S311  # breaks ties, protects nothing
+            dispatcher.serve_chains(served.ledger, Random(), served.journal)  # noqa: S311  # breaks ties, protects nothing
             return _Paths(log, health, served.models, dispatcher)
 
         front = Front(served.models, application)
