@@ -94,8 +94,8 @@ class ChainWalk:
         self._detail = ""
         self._until = 0.0
         """When the provider of this attempt may be asked again."""
-        self._used = False
-        """Whether the place that was reserved for this attempt counts."""
+        self._place: Reservation | None = None
+        """What is given back unless this attempt succeeds."""
 
     async def run(self, request: Request, path: str) -> None:
         """Answer the request. Raises NoProviderAvailable when nothing is left, and RequestRejected."""
@@ -131,13 +131,12 @@ class ChainWalk:
             if isinstance(place, Skipped):
                 self._pass_over(place, following)
                 return False
-            self._used = False
+            self._place = place
             try:
                 failure, status = await self._attempt(member, call, patience, others=following is not None)
             finally:
-                if place is not None and not self._used:
-                    # Shielded: whoever goes away must not keep a place that was not used.
-                    await asyncio.shield(self._chains.ledger.release(place))
+                if self._place is not None:
+                    await self._give_back()
             if failure is None:
                 return True
             again = may_retry(failure, status, attempt)
@@ -164,6 +163,12 @@ class ChainWalk:
             return reservation
         reason = exhausted(member, ledger.counters(key, member.quota, now), now)
         return reason or Skipped(member.provider, "exhausted", now + SHORTEST_WAIT)
+
+    async def _give_back(self) -> None:
+        place, self._place = self._place, None
+        if place is not None:
+            # Shielded: whoever goes away must not keep a place that was not used.
+            await asyncio.shield(self._chains.ledger.release(place))
 
     def _pass_over(self, skipped: Skipped, following: Member | None) -> None:
         """Note a member that is not called."""
@@ -216,9 +221,9 @@ class ChainWalk:
             status = response.head.status
             if not 200 <= status <= 299:
                 return await self._failed(response, member, call, patience)
-            self._used = True  # as the upstream counts it, even if the client goes away now
             if others and response.head.is_event_stream:
                 return await self._look_first(response, call, patience)
+            self._place = None  # as the upstream counts it, even if the client goes away now
             await self._commit(response, call, patience)
             return None, status
         finally:
@@ -239,11 +244,12 @@ class ChainWalk:
             patience.reschedule(None)
             return answering.commit(response, call.candidate, call.head.minor, self._client, record)
 
+        place, self._place = self._place, None  # as the upstream counts it, even if the client goes away now
         preview = Preview(commit, response.abandon, answering.limits.first_event_bytes)
         try:
             truncated = await response.relay(preview)
             if preview.relay is None:
-                self._used = False
+                self._place = place
                 self._detail = "the event stream began with an error, or ended before its first event"
                 return ErrorCategory.SERVER_ERROR, 0
             answering.ended(response, preview.relay, truncated, record)
@@ -263,6 +269,7 @@ class ChainWalk:
             body = whole.body if len(whole.body) <= limits.error_body_bytes else b""
         category = classify(status, body, member)
         if category is None or category is ErrorCategory.REQUEST_REJECTED:
+            await self._give_back()  # first: a client that has its answer may go, and is not waited for
             await self._commit(response, call, patience)
             if self._record.reason == reason_of_status(status):  # it went through whole, whatever the status says
                 self._record.reason = ErrorCategory.REQUEST_REJECTED.value
