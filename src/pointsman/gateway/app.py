@@ -22,6 +22,7 @@ from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.data_listener import DataListener, Served
+from pointsman.gateway.explain import Explain
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.keys import Keys
 from pointsman.gateway.listeners import bind_sockets, ssl_context
@@ -68,6 +69,7 @@ def make_control_plane(
         keys=Keys(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         accounts=Accounts(store, clock),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
+        explain=Explain(store, clock),
         authenticator=Authenticator(store, admin_token, clock),
         clock=clock,
         started_at=clock(),
@@ -98,6 +100,7 @@ async def run_gateway(settings: Settings) -> int:
         watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
         data = DataListener(log, control.healthy, served)
         stack.push_async_callback(data.close)
+        control.explain.look_at(data)
         await data.serve(sockets.data, ssl_context(settings.tls))
         api = build_api(control, VERSION, log.say, watching=watched)
         control_server = ControlServer(api, sockets.control, ssl_context(settings.tls))

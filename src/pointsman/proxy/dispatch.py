@@ -21,6 +21,7 @@ from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.reception import Admitted, Reception
 from pointsman.proxy.turns import Turns
+from pointsman.routing.strategies import NO_STATE, StrategyState
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.request import Request, RequestHead
 
@@ -55,6 +56,10 @@ class Dispatcher:
     def serve_chains(self, ledger: QuotaLedger, rng: Random) -> None:
         """Serve chains too, their quotas counted by a ledger."""
         self._chains = Chains(self._backends, ledger, self._answering, now=lambda: self._log.now, rng=rng)
+
+    def state_of(self, chain: Chain) -> StrategyState:
+        """What a chain's strategy remembers now."""
+        return NO_STATE if self._chains is None else self._chains.state_of(chain)
 
     def admit(self, head: RequestHead) -> Admitted:
         """Decide from the head alone. Raises RouterError."""

@@ -45,6 +45,11 @@ class _AdmittedModel(Admitted):
         return found
 
 
+def told_of(error: RouterError) -> str:
+    """What a client of the data listener reads of an error."""
+    return error.told if isinstance(error, ListenerError | NoProviderAvailable) else error.text
+
+
 def no_such_model(model: str | None, table: ModelTable) -> NoSuchModel:
     """What to say of a model that leads nowhere."""
     if model is None:
@@ -69,7 +74,10 @@ class Models:
 
     def admit(self, head: RequestHead) -> Admitted:
         """Match a request by its head. Raises MalformedRequest, UnknownPath or InvalidKey."""
-        caller, table = self.known(head)
+        return self.admitted(head, *self.known(head))
+
+    def admitted(self, head: RequestHead, caller: Caller, table: ModelTable) -> Admitted:
+        """The same for a sender who is known. Raises UnknownPath."""
         path, mark, query = head.target.partition("?")
         try:
             protocol = match_pattern(head.method, path, table.speaks)
@@ -83,22 +91,28 @@ class Models:
         """Who sent this head, and the routes that they may use. Raises MalformedRequest or InvalidKey."""
         if not head.target.startswith("/") or "#" in head.target:
             raise MalformedRequest("request target is not a path")
-        access = self._access()
         key = _key_of(head)
-        known, table = access.keys.get(digest_of(key), (None, NO_MODELS)) if key else (None, NO_MODELS)
+        return self.known_by(digest_of(key) if key else b"")
+
+    def known_by(self, digest: bytes) -> tuple[Caller, ModelTable]:
+        """Whose key has this digest (none: empty), and the routes that they may use. Raises InvalidKey."""
+        access = self._access()
+        known, table = access.keys.get(digest, (None, NO_MODELS))
         if known is not None and known.is_valid(self._now()) and known.permits(INFERENCE):
             return Caller(known.account, known.name), table
         if not self._is_open:
             raise InvalidKey("a valid key is needed: send it as 'Authorization: Bearer KEY', or as x-api-key")
-        return ANYBODY, access.accounts.get(DEFAULT_ACCOUNT, NO_MODELS)
+        return ANYBODY, self.of_account(DEFAULT_ACCOUNT)
+
+    def of_account(self, account: str) -> ModelTable:
+        """All routes of an account."""
+        return self._access().accounts.get(account, NO_MODELS)
 
     def error_answer(
         self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool
     ) -> bytes:
         """The dialect's own error object."""
-        own, message = own_lines(request_id, attempts), error.text
-        if isinstance(error, ListenerError | NoProviderAvailable):
-            message = error.told
+        own, message = own_lines(request_id, attempts), told_of(error)
         if isinstance(error, NoProviderAvailable) and error.retry_after_seconds is not None:
             own += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after_seconds))
         if protocol == P.MESSAGES:
