@@ -29,6 +29,7 @@ from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.model_reception import Models, no_such_model
 from pointsman.proxy.reception import Admitted
 from pointsman.proxy.router import Front, Router
+from pointsman.proxy.stages import NO_STAGES, Stages
 from pointsman.routing.strategies import NO_STATE, StrategyState
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.openai_error import openai_error_body
@@ -52,6 +53,7 @@ class Served:
     ledger: QuotaLedger
     find_engine: FindEngine | None = None
     """For candidates that are model files; None where there are none."""
+    stages: Stages = NO_STAGES
 
 
 class DataListener:
@@ -79,6 +81,7 @@ class DataListener:
         def application(dispatcher: Dispatcher) -> _Paths:
             dispatcher.serve_chains(served.ledger, Random())  # noqa: S311  # breaks ties, protects nothing
             self.state_of = dispatcher.state_of
+            dispatcher.pass_stages(served.stages)
             return _Paths(log, health, served.models, dispatcher)
 
         front = Front(served.models, application)
