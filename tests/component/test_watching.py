@@ -16,12 +16,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pointsman.core.quota import Counters, Quota, QuotaKey
+from pointsman.core.quota_window import Day
 from pointsman.events.operations_file import OperationLines, operation_files
 from pointsman.events.operations_record import OperationJournal
 from pointsman.gateway.metrics import Metrics
 from pointsman.gateway.provider_health import ProviderHealth, Target
-from pointsman.gateway.stats import LiveRow
 from pointsman.gateway.watching import Sources, Watching
+from pointsman.proxy.live_quotas import LiveQuota
 from pointsman.testing import FakeClock
 from tests.support.canary import KEY
 from tests.support.chain_requests import MIDNIGHT, Journal, a_day_with_an_outage
@@ -31,13 +32,14 @@ from tests.support.rest import BEARER, RunningApi, rest_api
 
 PATHS = ["/stats/history?date=2026-11-30", "/stats/live", "/health/providers", "/metrics"]
 DAY = 86400.0
+TODAY = Day("2026-12-01", "2026-12-02", MIDNIGHT, MIDNIGHT + DAY)
 
 
 class Watched:
     """A watched gateway: its journal, and the counters that it would have."""
 
     def __init__(self, directory: Path, lines: OperationLines, *, metrics_are_open: bool) -> None:
-        self.rows: list[LiveRow] = []
+        self.rows: list[LiveQuota] = []
         metrics = Metrics("1.2.3")
         self.journal = Journal(metrics, lines=lines, now=MIDNIGHT - DAY)
         self.watching = Watching(
@@ -50,7 +52,7 @@ class Watched:
             metrics_are_open,
         )
 
-    async def _rows(self) -> Sequence[LiveRow]:
+    async def _rows(self) -> Sequence[LiveQuota]:
         return self.rows
 
     async def _store_up(self) -> bool:
@@ -203,13 +205,13 @@ def test_live_tells_the_rows_of_the_account_that_asks(api: tuple[RunningApi, Wat
     for account, provider in [("default", "groq"), ("default", "gemini"), ("other", "groq")]:
         key = QuotaKey(account, provider)
         counters = Counters(7, 2)
-        watched.rows.append(LiveRow(key, Quota(14, 2), counters, MIDNIGHT + 3600, MIDNIGHT, MIDNIGHT + DAY))
+        watched.rows.append(LiveQuota(key, Quota(14, 2), counters, TODAY, MIDNIGHT + 3600))
     answer = running.ask("GET", "/stats/live")
-    assert [each["provider_name"] for each in answer.json] == ["groq", "gemini"]
+    assert [each["provider_name"] for each in answer.json["providers"]] == ["groq", "gemini"]
     assert {"daily_limit": 14, "daily_count": 7, "rpm_window_count": 2, "is_exhausted": True}.items() <= (
-        answer.json[0].items()
+        answer.json["providers"][0].items()
     )
-    assert answer.json[0]["runs_dry_at"] == "2026-12-01T02:00:00Z"
+    assert answer.json["providers"][0]["runs_dry_at"] == "2026-12-01T02:00:00Z"
 
 
 def test_metrics_are_what_prometheus_asks_for(api: tuple[RunningApi, Watched]) -> None:

@@ -27,12 +27,13 @@ from pointsman.gateway.keys import Keys
 from pointsman.gateway.listeners import bind_sockets, ssl_context
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.probe import Prober
-from pointsman.gateway.provider_health import stored_targets
+from pointsman.gateway.provider_health import targets_of_records
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
 from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
+from pointsman.gateway.stats import rows_of_records
 from pointsman.gateway.watching import Sources, watching
 from pointsman.proxy.background import running
 from pointsman.proxy.memory import freeze_garbage
@@ -93,7 +94,13 @@ async def run_gateway(settings: Settings) -> int:
         grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)
         served = await _open_served(settings, store, log.say, stack)
         # Before the data listener, so that requests that end with it are still told.
-        sources = Sources(stored_targets(store), control.healthy, lambda: data.open_connections)
+        sources = Sources(
+            targets_of_records(store),
+            control.healthy,
+            lambda: data.open_connections,
+            live_rows=rows_of_records(store, served.ledger, time.time),
+            engines=served.engines,
+        )
         kept = settings.operation_log
         watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
         data = DataListener(log, control.healthy, served)
@@ -121,8 +128,8 @@ async def _open_served(
         settings.auth.data == "auto" and not settings.listen.data.is_loopback
     )
     models = Models(lambda: routes.access, time.time, is_open=not asks_for_keys)
-    find_engine = await stack.enter_async_context(local_engines())
-    return Served(models, await _open_ledger(settings, stack), find_engine)
+    engines = await stack.enter_async_context(local_engines())
+    return Served(models, await _open_ledger(settings, stack), engines)
 
 
 async def _open_ledger(settings: Settings, stack: contextlib.AsyncExitStack) -> SqlQuotaLedger:

@@ -19,7 +19,7 @@ from pointsman.core.errors import RouterError
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.core.model_table import ModelTable
 from pointsman.core.version import VERSION
-from pointsman.data_plane import FindEngine
+from pointsman.data_plane import LocalEngines
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.record import failed_handshake, peer_of
 from pointsman.proxy.client_connection import ClientConnection, without_body
@@ -47,7 +47,7 @@ class Served:
 
     models: Models
     ledger: QuotaLedger
-    find_engine: FindEngine | None = None
+    engines: LocalEngines | None = None
     """For candidates that are model files; None where there are none."""
 
 
@@ -74,7 +74,8 @@ class DataListener:
             return _Paths(log, health, served.models, dispatcher)
 
         front = Front(served.models, application)
-        self._router = Router(Bundle(), log, limits=limits, find_engine=served.find_engine, clock=clock, front=front)
+        find_engine = served.engines.find if served.engines is not None else None
+        self._router = Router(Bundle(), log, limits=limits, find_engine=find_engine, clock=clock, front=front)
 
     async def serve(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
         """Serve a listening socket, in clear text if there is no context, until `close`."""

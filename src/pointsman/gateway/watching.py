@@ -2,25 +2,18 @@
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pointsman.core.version import VERSION
+from pointsman.data_plane import LocalEngines
 from pointsman.events.operations_file import DEFAULT_KEEP_DAYS, operation_files
 from pointsman.events.operations_record import OperationJournal
 from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.metrics import Gauges, Metrics
-from pointsman.gateway.provider_health import LoadLocal, ProviderHealth, Targets, cannot_load
-from pointsman.gateway.stats import LiveRow
-
-LiveRows = Callable[[], Awaitable[Sequence[LiveRow]]]
-"""Every provider of every account, with its counters as of now."""
-
-
-async def no_rows() -> Sequence[LiveRow]:
-    """For a gateway that counts nothing."""
-    return ()
+from pointsman.gateway.provider_health import NO_LOCAL_MODELS, LocalModels, ProviderHealth, Targets
+from pointsman.gateway.stats import LiveRows, no_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +26,8 @@ class Sources:
     open_connections: Callable[[], int]
     """Of clients, at the data listener."""
     live_rows: LiveRows = no_rows
-    load_local: LoadLocal = cannot_load
+    engines: LocalEngines | None = None
+    """Of local models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +52,8 @@ class Watching:
         sources = self.sources
         store_up = await sources.store_up()
         rows = await sources.live_rows() if store_up else ()
-        return self.metrics.exposition(Gauges(rows, store_up, self.events_lost(), sources.open_connections()))
+        engines = sources.engines.states() if sources.engines is not None else {}
+        return self.metrics.exposition(Gauges(rows, store_up, self.events_lost(), sources.open_connections(), engines))
 
 
 @contextlib.contextmanager
@@ -81,7 +76,7 @@ def watching(
         metrics = Metrics(VERSION)
         journal = OperationJournal(lines, [metrics], wall_clock=time.time, clock=time.monotonic)
         stack.callback(journal.flush)
-        health = ProviderHealth(
-            sources.targets, load_local=sources.load_local, wall_clock=time.time, clock=time.monotonic
-        )
+        engines = sources.engines
+        local = NO_LOCAL_MODELS if engines is None else LocalModels(engines.find, engines.states)
+        health = ProviderHealth(sources.targets, local, wall_clock=time.time, clock=time.monotonic)
         yield Watching(journal, directory, sources, health, metrics, lambda: lines.lost, metrics_are_open)

@@ -64,7 +64,7 @@ class WatchingEndpoints:
     async def live(self, account: AccountName) -> Response:
         """Each provider with its quota and what is used of it."""
         rows = await self._watching.sources.live_rows()
-        return JSONResponse([live_answer(row) for row in rows if row.key.account == account])
+        return JSONResponse(live_answer(rows, account))
 
     async def providers(self, account: AccountName, load: Load = False) -> Response:
         """Whether each provider answers, as of at most half a minute ago."""
