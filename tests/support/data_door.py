@@ -19,6 +19,7 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
+from pointsman.proxy.stages import NO_STAGES
 from pointsman.testing import FakeClock
 from tests.support.raw_client import RawClient
 
@@ -44,6 +45,7 @@ class DataDoor:
         self.table = table
         self.is_open = True
         self.ledger = MemoryLedger()
+        self.stages = NO_STAGES
         self.keys: dict[bytes, tuple[DataKey, ModelTable]] = {}
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()
@@ -71,9 +73,8 @@ class DataDoor:
     async def _open(self) -> None:
         self.log = OperationLog(lines=self._lines, wall_clock=time.time)
         models = Models(self._access, time.time, is_open=self.is_open)
-        self.listener = DataListener(
-            self.log, self._is_healthy, Served(models, self.ledger), limits=self._limits, clock=self.clock
-        )
+        served = Served(models, self.ledger, stages=self.stages)
+        self.listener = DataListener(self.log, self._is_healthy, served, limits=self._limits, clock=self.clock)
         await self.listener.serve(self._socket, self._context)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

@@ -74,6 +74,7 @@ class Record:
         "reason",
         "received",
         "request_id",
+        "route",
         "seconds",
         "sent",
         "status",
@@ -90,6 +91,8 @@ class Record:
         """As asked; it is made fit to be told when the event is formed."""
         self.protocol = protocol
         self.caller = ANYBODY
+        self.route = ""
+        """The one that was asked for; empty while, or when, none was found."""
         self.candidate: Candidate | None = None
         """Whom it was sent to; None while, or when, no route was chosen."""
         self.attempts = 0

@@ -28,6 +28,7 @@ from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.model_reception import Models, no_such_model
 from pointsman.proxy.reception import Admitted
 from pointsman.proxy.router import Front, Router
+from pointsman.proxy.stages import NO_STAGES, Stages
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.openai_error import openai_error_body
 from pointsman.wire.request import Request, RequestHead
@@ -49,6 +50,7 @@ class Served:
     ledger: QuotaLedger
     engines: LocalEngines | None = None
     """For candidates that are model files; None where there are none."""
+    stages: Stages = NO_STAGES
 
 
 class DataListener:
@@ -71,6 +73,7 @@ class DataListener:
 
         def application(dispatcher: Dispatcher) -> _Paths:
             dispatcher.serve_chains(served.ledger, Random())  # noqa: S311  # breaks ties, protects nothing
+            dispatcher.pass_stages(served.stages)
             return _Paths(log, health, served.models, dispatcher)
 
         front = Front(served.models, application)

@@ -20,6 +20,7 @@ from pointsman.proxy.chain_walk import Chains, ChainWalk
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.reception import Admitted, Reception
+from pointsman.proxy.stages import NO_STAGES, Stages
 from pointsman.proxy.turns import Turns
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.request import Request, RequestHead
@@ -51,10 +52,15 @@ class Dispatcher:
         self._turns = Turns()
         self._answering = Answering(limits)
         self._chains: Chains | None = None
+        self.pass_stages(NO_STAGES)
 
     def serve_chains(self, ledger: QuotaLedger, rng: Random) -> None:
         """Serve chains too, their quotas counted by a ledger."""
         self._chains = Chains(self._backends, ledger, self._answering, now=lambda: self._log.now, rng=rng)
+
+    def pass_stages(self, stages: Stages) -> None:
+        """Ask these around each request from now on."""
+        self._before, self._after = stages.before, stages.after
 
     def admit(self, head: RequestHead) -> Admitted:
         """Decide from the head alone. Raises RouterError."""
@@ -113,11 +119,16 @@ class Dispatcher:
         finally:
             record.seconds = self._clock() - started
             self._log.append(record)
+            for stage in self._after:
+                stage(record)
 
     async def _call(self, admitted: Admitted, request: Request, client: ClientConnection, record: Record) -> None:
         if len(request.body) > _LARGE_BODY:
             await self._turns.wait()
         target = admitted.choose(request.body)
+        record.route = target.name if isinstance(target, Chain) else target.route
+        for stage in self._before:
+            await stage(request, record)
         path = admitted.target.path + admitted.target.query
         if type(target) is Chain:
             if self._chains is None:
