@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,58 +17,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pointsman.core.quota import Counters, Quota, QuotaKey
 from pointsman.core.quota_window import Day
-from pointsman.events.operations_file import OperationLines, operation_files
 from pointsman.events.operations_record import OperationJournal
-from pointsman.gateway.metrics import Metrics
-from pointsman.gateway.provider_health import ProviderHealth, Target
-from pointsman.gateway.watching import Sources, Watching
 from pointsman.proxy.live_quotas import LiveQuota
-from pointsman.testing import FakeClock
 from tests.support.canary import KEY
 from tests.support.chain_requests import MIDNIGHT, Journal, a_day_with_an_outage
 from tests.support.descriptors import open_paths
 from tests.support.gateway_process import GatewayProcess, NotStarted
 from tests.support.rest import BEARER, RunningApi, rest_api
+from tests.support.watched_api import Watched, watched_api
 
 PATHS = ["/stats/history?date=2026-11-30", "/stats/live", "/health/providers", "/metrics"]
 DAY = 86400.0
 TODAY = Day("2026-12-01", "2026-12-02", MIDNIGHT, MIDNIGHT + DAY)
-
-
-class Watched:
-    """A watched gateway: its journal, and the counters that it would have."""
-
-    def __init__(self, directory: Path, lines: OperationLines, *, metrics_are_open: bool) -> None:
-        self.rows: list[LiveQuota] = []
-        metrics = Metrics("1.2.3")
-        self.journal = Journal(metrics, lines=lines, now=MIDNIGHT - DAY)
-        self.watching = Watching(
-            self.journal.journal,
-            directory,
-            Sources(self._targets, self._store_up, lambda: 3, self._rows),
-            ProviderHealth(self._targets, wall_clock=time.time, clock=time.monotonic),
-            metrics,
-            lambda: lines.lost,
-            metrics_are_open,
-        )
-
-    async def _rows(self) -> Sequence[LiveQuota]:
-        return self.rows
-
-    async def _store_up(self) -> bool:
-        return True
-
-    async def _targets(self, account: str) -> Sequence[Target]:
-        return []
-
-
-@contextlib.contextmanager
-def watched_api(tmp_path: Path, *, metrics_are_open: bool = False) -> Iterator[tuple[RunningApi, Watched]]:
-    directory = tmp_path / "operations"
-    with operation_files(directory, 30, print, FakeClock(MIDNIGHT - DAY)) as lines:
-        watched = Watched(directory, lines, metrics_are_open=metrics_are_open)
-        with rest_api(tmp_path, watching=watched.watching) as api:
-            yield api, watched
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +83,17 @@ def test_a_day_of_history_tells_an_outage_and_the_metrics_tell_the_same(api: tup
     assert KEY not in text
 
 
+def test_a_day_that_is_left_out_is_today(api: tuple[RunningApi, Watched]) -> None:
+    running, watched = api
+    running.running.call(a_day_with_an_outage(watched.journal))
+    wanted = history(running, "2026-11-30", 720 * 3 + 60 * 2 + 420)
+    watched.journal.clock.now = MIDNIGHT - 1
+    answer = running.ask("GET", "/stats/history")
+    assert [json.loads(line) for line in answer.body.splitlines()] == wanted
+    watched.journal.clock.now = MIDNIGHT
+    assert running.ask("GET", "/stats/history").status == 404
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_they_take_the_admins_token(api: tuple[RunningApi, Watched], path: str) -> None:
     running, _ = api
@@ -140,7 +111,6 @@ def test_metrics_can_be_opened_and_nothing_else_with_them(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "query",
     [
-        "",
         "?date=",
         "?date=2026-11-31",
         "?date=2026-1-1",

@@ -17,6 +17,7 @@ from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.core.model_table import ModelAccess, ModelTable
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener, Served
+from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
 from pointsman.proxy.stages import NO_STAGES
@@ -46,6 +47,7 @@ class DataDoor:
         self.is_open = True
         self.ledger = MemoryLedger()
         self.stages = NO_STAGES
+        self.watched: WatchedPaths | None = None
         self.keys: dict[bytes, tuple[DataKey, ModelTable]] = {}
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()
@@ -74,7 +76,9 @@ class DataDoor:
         self.log = OperationLog(lines=self._lines, wall_clock=time.time)
         models = Models(self._access, time.time, is_open=self.is_open)
         served = Served(models, self.ledger, stages=self.stages)
-        self.listener = DataListener(self.log, self._is_healthy, served, limits=self._limits, clock=self.clock)
+        self.listener = DataListener(
+            self.log, self._is_healthy, served, limits=self._limits, clock=self.clock, watched=self.watched
+        )
         await self.listener.serve(self._socket, self._context)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

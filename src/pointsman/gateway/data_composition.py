@@ -13,6 +13,7 @@ from pointsman.config.settings import Settings
 from pointsman.data_plane import local_engines
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener, Served
+from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.provider_health import targets_of_records
 from pointsman.gateway.stats import rows_of_records
@@ -57,7 +58,8 @@ async def data_side(
         )
         kept = settings.operation_log
         watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
-        listener = DataListener(log, is_healthy, served)
+        paths = WatchedPaths(watched, lambda: settings.records.stats_on_data)
+        listener = DataListener(log, is_healthy, served, watched=paths)
         stack.push_async_callback(listener.close)
         yield DataSide(listener, watched)
 

@@ -1,7 +1,7 @@
 """The gateway's data listener: the data plane of the door, for clients that come without a tunnel.
 
-Owns the paths that it answers itself: `/health` and `/v1/models`. Inference is `proxy.dispatch`'s by the rules of
-`proxy.model_reception`; sockets, grammar, deadlines and bounds are `proxy.server`'s.
+Owns the paths that it answers itself: `/health` and `/v1/models`. Others of ours are `data_watching`'s, inference is
+`proxy.dispatch`'s by the rules of `proxy.model_reception`; sockets, grammar, deadlines and bounds are `proxy.server`'s.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from pointsman.core.version import VERSION
 from pointsman.data_plane import LocalEngines
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.record import failed_handshake, peer_of
+from pointsman.gateway.data_watching import Look, WatchedPaths
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.ledger import QuotaLedger
@@ -68,13 +69,14 @@ class DataListener:
         *,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] | None = None,
+        watched: WatchedPaths | None = None,
     ) -> None:
         health = _Health(is_healthy, clock or asyncio.get_running_loop().time)
 
         def application(dispatcher: Dispatcher) -> _Paths:
             dispatcher.serve_chains(served.ledger, Random())  # noqa: S311  # breaks ties, protects nothing
             dispatcher.pass_stages(served.stages)
-            return _Paths(log, health, served.models, dispatcher)
+            return _Paths(log, health, served.models, dispatcher, watched)
 
         front = Front(served.models, application)
         find_engine = served.engines.find if served.engines is not None else None
@@ -140,29 +142,43 @@ class _Own:
 class _Paths:
     """What is served: an `Application` of the data plane."""
 
-    def __init__(self, log: OperationLog, health: _Health, models: Models, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        log: OperationLog,
+        health: _Health,
+        models: Models,
+        dispatcher: Dispatcher,
+        watched: WatchedPaths | None = None,
+    ) -> None:
         self._log = log
         self._health = health
         self._models = models
         self._dispatcher = dispatcher
+        self._watched = watched
 
-    def admit(self, head: RequestHead) -> Admitted | _Own:
+    def admit(self, head: RequestHead) -> Admitted | _Own | Look:
         """Inference is the dispatcher's. Raises RouterError."""
-        path = head.target.partition("?")[0]
+        path, _, query = head.target.partition("?")
         if path == _HEALTH:
             return _Own(self._health_answer)
         if path == _MODELS or path.startswith(_MODELS + "/"):
             _, table = self._models.known(head)
             return _Own(lambda: self._models_answer(table, path))
+        if self._watched is not None and self._watched.has(path):
+            caller, _ = self._models.known(head)
+            return Look(self._watched, path, query, caller.account)
         return self._dispatcher.admit(head)
 
     async def serve(self, admitted: object, request: Request, client: ClientConnection) -> None:
         """Answer one request."""
-        if not isinstance(admitted, _Own):
+        if not isinstance(admitted, _Own | Look):
             await self._dispatcher.serve(admitted, request, client)
             return
         method, more = request.head.method, b""
         if method in ("GET", "HEAD"):
+            if isinstance(admitted, Look):
+                await admitted.paths.serve(admitted, request, client, own_lines(self._dispatcher.new_request_id(), 0))
+                return
             status, body = await admitted.answer()
         else:
             message = "this path is read with GET"

@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
 from pointsman.config.secrets import SecretUnreadable, read_secret
 from pointsman.core.attempts import ErrorCategory
@@ -75,6 +77,18 @@ class Looked:
     checked_at: float
     """Seconds since the epoch."""
     found: tuple[Found, ...]
+
+
+def health_answer(looked: Looked) -> dict[str, Any]:
+    """What `/health/providers` tells; of a provider the first four fields are those that InferRouter's clients know."""
+    checked_at = datetime.fromtimestamp(int(looked.checked_at), UTC).isoformat().replace("+00:00", "Z")
+    return {"checked_at": checked_at, "providers": [_told(each) for each in looked.found]}
+
+
+def _told(found: Found) -> dict[str, Any]:
+    told = {"name": found.provider, "status": found.status}
+    optional = {"http_status": found.http_status, "latency_ms": found.latency_ms}
+    return {**told, **{name: value for name, value in optional.items() if value is not None}}
 
 
 Targets = Callable[[str], Awaitable[Sequence[Target]]]

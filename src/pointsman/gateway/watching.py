@@ -1,19 +1,25 @@
 """What an operator watches a gateway by, as one object: what the control listener's paths call, and its composition."""
 
+import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 
+from pointsman.core.control_errors import InvalidRequest, NotFound
 from pointsman.core.version import VERSION
 from pointsman.data_plane import LocalEngines
-from pointsman.events.operations_file import DEFAULT_KEEP_DAYS, operation_files
+from pointsman.events.operations_file import DEFAULT_KEEP_DAYS, DayPieces, operation_files, read_day
 from pointsman.events.operations_record import OperationJournal
 from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.metrics import Gauges, Metrics
 from pointsman.gateway.provider_health import NO_LOCAL_MODELS, LocalModels, ProviderHealth, Targets
 from pointsman.gateway.stats import LiveRows, no_rows
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,15 @@ class Watching:
     metrics_are_open: bool = False
     """Whether `/metrics` is for anyone who reaches the listener; otherwise it takes the admin's token."""
 
+    async def history(self, day: str | None) -> DayPieces:
+        """The operation log of a day, `YYYY-MM-DD` in UTC, or of today. Raises InvalidRequest and NotFound."""
+        wanted = datetime.fromtimestamp(self.journal.wall_clock(), UTC).date() if day is None else _parsed(day)
+        self.journal.flush()
+        try:
+            return await asyncio.to_thread(read_day, self.directory, wanted)
+        except OSError:
+            raise NotFound(f"there is no log of {wanted.isoformat()}; days begin and end in UTC") from None
+
     async def scrape(self) -> bytes:
         """The answer to Prometheus."""
         self.journal.flush()
@@ -54,6 +69,15 @@ class Watching:
         rows = await sources.live_rows() if store_up else ()
         engines = sources.engines.states() if sources.engines is not None else {}
         return self.metrics.exposition(Gauges(rows, store_up, self.events_lost(), sources.open_connections(), engines))
+
+
+def _parsed(day: str) -> date:
+    if _DATE.fullmatch(day):
+        try:
+            return date.fromisoformat(day)
+        except ValueError:
+            pass
+    raise InvalidRequest("date is no day; write it as ?date=2026-12-01")
 
 
 @contextlib.contextmanager
