@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.core.data_key import DataKey
-from pointsman.core.model_table import ModelTable
+from pointsman.core.caller import SANDBOX_TOKEN, Caller
+from pointsman.core.model_table import Entry, ModelTable
 from pointsman.core.quota import Counters, Quota, QuotaKey
 from pointsman.core.quota_window import Day
 from pointsman.core.token_digest import digest_of
@@ -72,7 +72,9 @@ def running(tmp_path: Path, *, is_open: bool = True) -> Iterator[Running]:
         watched = Watched(directory, lines, metrics_are_open=False)
         made = Running(data, watched, directory)
         for account in ("default", "team"):
-            data.keys[digest_of(f"key-of-{account}")] = (DataKey(account, "laptop", b"", 0.0), ModelTable())
+            data.keys[digest_of(f"key-of-{account}")] = Entry(Caller(account, "laptop"), ModelTable())
+            sandbox = Caller(account, "box", SANDBOX_TOKEN)
+            data.keys[digest_of(f"sandbox-of-{account}")] = Entry(sandbox, ModelTable())
             key = QuotaKey(account, f"{account}-groq")
             watched.rows.append(LiveQuota(key, Quota(14, 2), Counters(7, 2), TODAY, MIDNIGHT - DAY / 2))
         data.watched = WatchedPaths(watched.watching, lambda: made.is_served)
@@ -164,6 +166,7 @@ def test_where_keys_are_asked_for_each_sees_its_own_account(tmp_path: Path) -> N
         made.tell(("default", "fast"), ("team", "slow"), ("default", "fast"), ("team", "slow"))
         for path in PATHS:
             assert made.ask(path).status == made.ask(path, "nonsense").status == 401
+            assert made.ask(path, "sandbox-of-team").status == 403
         for account, route, ids in [("default", "fast", {"r-1", "r-3"}), ("team", "slow", {"r-2", "r-4"})]:
             key = f"key-of-{account}"
             [row] = json.loads(made.ask(PATHS[0], key).body)["providers"]

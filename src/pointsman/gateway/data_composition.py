@@ -20,11 +20,13 @@ from pointsman.gateway.stats import rows_of_records
 from pointsman.gateway.watching import Sources, Watching, watching
 from pointsman.proxy.background import running
 from pointsman.proxy.model_reception import Models
+from pointsman.routing.hops import mark_of
+from pointsman.store.interface import Store
 from pointsman.store.quota_ledger import SqlQuotaLedger
 from pointsman.store.quota_postgresql import open_postgresql_ledger
 from pointsman.store.quota_sqlite import open_sqlite_ledger
-from pointsman.store.sql import SqlStore
 
+_MARK = b"hop mark"
 _QUOTA_FILE = "quota.db"
 
 
@@ -35,17 +37,24 @@ class DataSide:
     listener: DataListener
     watched: Watching
     """What the control listener shows of it."""
+    refresh: Callable[[], Awaitable[None]]
+    """Take over changed records at once, not at the next look. Raises ControlError."""
 
 
 @contextlib.asynccontextmanager
 async def data_side(
-    settings: Settings, store: SqlStore, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
+    in_force: Callable[[], Settings], store: Store, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
 ) -> AsyncIterator[DataSide]:
-    """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError."""
+    """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError.
+
+    What takes effect at once is asked of `in_force` again and again, all else at the start.
+    """
+    settings = in_force()
     async with contextlib.AsyncExitStack() as stack:
-        routes = ModelRoutes(store, log.say, settings.records, settings.default_route)
+        routes = ModelRoutes(store, log.say, lambda: in_force().default_route)
         await stack.enter_async_context(following(routes))
-        models = Models(lambda: routes.access, time.time, is_open=not _asks_for_keys(settings))
+        is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
+        models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
         engines = await stack.enter_async_context(local_engines())
         served = Served(models, await _open_ledger(settings, stack), engines)
         # Before the listener, so that requests that end with it are still told.
@@ -57,11 +66,15 @@ async def data_side(
             engines=engines,
         )
         kept = settings.operation_log
-        watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
-        paths = WatchedPaths(watched, lambda: settings.records.stats_on_data)
+        watched = stack.enter_context(
+            watching(
+                kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=settings.auth.metrics == "none"
+            )
+        )
+        paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
         listener = DataListener(log, is_healthy, served, watched=paths)
         stack.push_async_callback(listener.close)
-        yield DataSide(listener, watched)
+        yield DataSide(listener, watched, routes.refresh)
 
 
 def _asks_for_keys(settings: Settings) -> bool:

@@ -14,9 +14,11 @@ from urllib.parse import unquote
 
 import msgspec
 
+from pointsman.core.caller import SANDBOX_TOKEN
 from pointsman.core.candidate import Bundle
 from pointsman.core.errors import RouterError
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.core.model_errors import ModelNotAuthorized
 from pointsman.core.model_table import ModelTable
 from pointsman.core.version import VERSION
 from pointsman.data_plane import LocalEngines
@@ -26,7 +28,7 @@ from pointsman.gateway.data_watching import Look, WatchedPaths
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.ledger import QuotaLedger
-from pointsman.proxy.model_reception import Models, no_such_model
+from pointsman.proxy.model_reception import Models, not_served
 from pointsman.proxy.reception import Admitted
 from pointsman.proxy.router import Front, Router
 from pointsman.proxy.stages import NO_STAGES, Stages
@@ -78,7 +80,7 @@ class DataListener:
             dispatcher.pass_stages(served.stages)
             return _Paths(log, health, served.models, dispatcher, watched)
 
-        front = Front(served.models, application)
+        front = Front(served.models, application, served.models.mark)
         find_engine = served.engines.find if served.engines is not None else None
         self._router = Router(Bundle(), log, limits=limits, find_engine=find_engine, clock=clock, front=front)
 
@@ -166,6 +168,8 @@ class _Paths:
             return _Own(lambda: self._models_answer(table, path))
         if self._watched is not None and self._watched.has(path):
             caller, _ = self._models.known(head)
+            if caller.kind == SANDBOX_TOKEN:
+                raise ModelNotAuthorized("a sandbox's token may call models, and nothing else; use a key")
             return Look(self._watched, path, query, caller.account)
         return self._dispatcher.admit(head)
 
@@ -198,7 +202,7 @@ class _Paths:
         name = unquote(path.removeprefix(_MODELS + "/"))
         if name in table.targets:
             return 200, msgspec.json.encode(_model(name))
-        error = no_such_model(name, table)
+        error = not_served(name, table)
         return error.status, openai_error_body(error.status, error.told, error.code)
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
