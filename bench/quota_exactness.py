@@ -4,7 +4,7 @@
     .venv/bin/python bench/quota_exactness.py --runs 10 --database sqlite --gateways 2
 
 One gateway or two, which share the counters: SQLite's file, or PostgreSQL where it is installed. Places are of the day
-or of the minute, and some are used before. In every fourth run the upstream fails some requests, whose places go back:
+or of the minute, and some are used before. In every third run the upstream fails some requests, whose places go back:
 then the answers of the upstream that were successes must not be more than N. After each run the ledger, and
 `/stats/live` where it tells, must have counted as many as the upstream answered. Exit status 1 after a wrong run.
 """
@@ -64,10 +64,10 @@ class Run:
 
 
 def runs_of(count: int) -> list[Run]:
-    """The first is of the day with nothing used, the second of the minute, the third has used some."""
+    """The first is of the day, the second of the minute; of the third some is used before, and its upstream fails."""
     dice = random.Random(count)
     return [
-        Run(f"run{at}", dice.randint(1, _MOST_LEFT), dice.randint(0, 4) if at >= 2 else 0, at % 2 == 1, at % 4 == 3)
+        Run(f"run{at}", dice.randint(1, _MOST_LEFT), dice.randint(0, 4) if at >= 2 else 0, at % 2 == 1, at % 3 == 2)
         for at in range(count)
     ]
 
@@ -79,6 +79,7 @@ class CountingUpstream:
         self.asked: Counter[str] = Counter()
         self.succeeded: Counter[str] = Counter()
         self._failing = failing
+        self._writers: list[asyncio.StreamWriter] = []
         self.port = 0
 
     @contextlib.asynccontextmanager
@@ -90,8 +91,10 @@ class CountingUpstream:
             yield
         finally:
             server.close()
+            await _closed(self._writers)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -103,7 +106,6 @@ class CountingUpstream:
                 self.succeeded[name] += not fails
                 status = b"500 Broken" if fails else b"200 OK"
                 writer.write(b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}" % status)
-        writer.close()
 
 
 def configuration(runs: Sequence[Run], upstream_port: int) -> str:
@@ -117,6 +119,12 @@ def configuration(runs: Sequence[Run], upstream_port: int) -> str:
     return "\n".join(["providers:", *providers, "routes:", *routes, ""])
 
 
+async def _closed(writers: Sequence[asyncio.StreamWriter]) -> None:
+    for writer in writers:
+        writer.close()
+    await asyncio.gather(*[writer.wait_closed() for writer in writers], return_exceptions=True)
+
+
 async def statuses(ports: Sequence[int], model: str, count: int) -> Counter[int]:
     """So many requests, each over a connection of its own; all connections are there before the first is sent."""
     body = json.dumps({"model": model, "messages": []}).encode()
@@ -127,8 +135,7 @@ async def statuses(ports: Sequence[int], model: str, count: int) -> Counter[int]
             writer.write(head.encode() + body)
         answers = await asyncio.gather(*[reader.read() for reader, _ in lines])
     finally:
-        for _, writer in lines:
-            writer.close()
+        await _closed([writer for _, writer in lines])
     return Counter(int(answer.split(b" ", 2)[1]) for answer in answers)
 
 
