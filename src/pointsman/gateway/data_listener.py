@@ -21,13 +21,15 @@ from pointsman.core.model_table import ModelTable
 from pointsman.core.version import VERSION
 from pointsman.data_plane import FindEngine
 from pointsman.events.operation_log import OperationLog
+from pointsman.events.operations_record import OperationJournal
 from pointsman.events.record import failed_handshake, peer_of
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.ledger import QuotaLedger
-from pointsman.proxy.model_reception import Models, no_such_model
+from pointsman.proxy.model_reception import Models, not_served
 from pointsman.proxy.reception import Admitted
 from pointsman.proxy.router import Front, Router
+from pointsman.proxy.stages import NO_STAGES, Stages
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.openai_error import openai_error_body
 from pointsman.wire.request import Request, RequestHead
@@ -49,6 +51,9 @@ class Served:
     ledger: QuotaLedger
     find_engine: FindEngine | None = None
     """For candidates that are model files; None where there are none."""
+    stages: Stages = NO_STAGES
+    journal: OperationJournal | None = None
+    """Where what becomes of requests is told."""
 
 
 class DataListener:
@@ -70,10 +75,11 @@ class DataListener:
         health = _Health(is_healthy, clock or asyncio.get_running_loop().time)
 
         def application(dispatcher: Dispatcher) -> _Paths:
-            dispatcher.serve_chains(served.ledger, Random())  # noqa: S311  # breaks ties, protects nothing
+            dispatcher.serve_chains(served.ledger, Random(), served.journal)  # noqa: S311  # breaks ties, protects nothing
+            dispatcher.pass_stages(served.stages)
             return _Paths(log, health, served.models, dispatcher)
 
-        front = Front(served.models, application)
+        front = Front(served.models, application, served.models.mark)
         self._router = Router(Bundle(), log, limits=limits, find_engine=served.find_engine, clock=clock, front=front)
 
     async def serve(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
@@ -178,7 +184,7 @@ class _Paths:
         name = unquote(path.removeprefix(_MODELS + "/"))
         if name in table.targets:
             return 200, msgspec.json.encode(_model(name))
-        error = no_such_model(name, table)
+        error = not_served(name, table)
         return error.status, openai_error_body(error.status, error.told, error.code)
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
