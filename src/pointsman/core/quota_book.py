@@ -81,8 +81,10 @@ class QuotaBook:
         page = self._pages.get(key)
         if page is None:
             return Counters()
-        count = page.days.get(day.name, _NO_COUNT)
-        return Counters(count.daily, count.in_minute(minute_of(now)), page.exhausted.end(now))
+        said = page.exhausted
+        until = 0.0 if said is _NOTHING_SAID else said.end(now)
+        count = page.days.get(day.name)
+        return Counters(0, 0, until) if count is None else Counters(count.daily, count.in_minute(minute_of(now)), until)
 
     def exhausted_until(self, key: QuotaKey, now: float) -> float:
         """0 when it is not."""
