@@ -5,8 +5,8 @@
     .venv/bin/python bench/chains.py --strict           # exit status 1 when the target is missed
 
 One `pointsman gateway` serves all routes through its data listener, in rounds: every cell of a round is measured within
-the same seconds, in an order that changes. A difference is the median, over the rounds, of a cell's CPU time less the
-direct route's of the same round. nginx, with one upstream, is the floor. `order-50` is what a strategy alone takes.
+the same seconds, in an order that changes. What the process uses while idle is subtracted. A difference is the median,
+over the rounds, of a cell's CPU time less the direct route's of the same round. nginx, with one upstream, is the floor.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -28,7 +28,16 @@ from bench.candidates import CANDIDATES, Running
 from bench.configurations import UPSTREAM_MODEL, make_certificates
 from bench.control_plane import admin_of
 from bench.measure import Bench, Pace, Sample, closed_loop, upstream
-from bench.processes import PROXY_CORE, Neighbours, Unusable, free_ports, started, wait_for_line
+from bench.processes import (
+    PROXY_CORE,
+    Neighbours,
+    Unusable,
+    cpu_between,
+    cpu_by_thread,
+    free_ports,
+    started,
+    wait_for_line,
+)
 from bench.suite import compiled, prepare_machine
 from bench.workloads import SMALL_BODY, WORKLOADS, Kind, request_on_the_wire
 from tests.support.databases import PostgresServer
@@ -46,6 +55,7 @@ LEAST_USED_US = 20.0
 MANY = 50
 _PACE = Pace(warm=0.25, closed_loop=0.8, streams=0.0)
 _WORKLOAD = next(workload for workload in WORKLOADS if workload.name == "small")
+_IDLE_SECONDS = 2.0
 _LIMITED = "daily_request_limit: 1000000000, requests_per_minute: 1000000000"
 
 
@@ -164,15 +174,27 @@ def _postgresql() -> Iterator[str]:
         server.close()
 
 
+def idle_us(pid: int) -> float:
+    """CPU time that a process uses by itself, µs in a second."""
+    before, began = cpu_by_thread(pid), time.monotonic()
+    time.sleep(_IDLE_SECONDS)
+    return cpu_between(before, cpu_by_thread(pid)) / 1000 / (time.monotonic() - began)
+
+
 def measured(bench: Bench, found: dict[str, Running], rounds: int) -> dict[str, list[Sample]]:
-    """Samples by cell, one for each round."""
+    """Samples by cell, one for each round, less what the process does without requests."""
     dice = random.Random(rounds)
     samples: dict[str, list[Sample]] = {name: [] for name in found}
     for name in found:
         closed_loop(bench, found[name], _WORKLOAD)  # the first requests pay for imports and connections
+    idle = {pid: idle_us(pid) for pid in {running.pid for running in found.values()}}
     for _ in range(rounds):
         for name in dice.sample(list(found), len(found)):
-            samples[name].append(closed_loop(bench, found[name], _WORKLOAD))
+            sample = closed_loop(bench, found[name], _WORKLOAD)
+            # On a busy machine there are few requests in a second, and each would be billed more of it.
+            own = sample.cpu_us - idle[found[name].pid] / sample.per_second
+            samples[name].append(replace(sample, cpu_us=own))
+    print(f"idle: {', '.join(f'{used / 1000:.1f} ms/s' for used in idle.values())}, subtracted")
     return samples
 
 
