@@ -4,6 +4,7 @@ That the gateway starts as they start it is tested in tests/e2e/test_deploy.py.
 """
 
 import fnmatch
+import importlib.util
 import json
 import re
 import subprocess
@@ -76,6 +77,19 @@ def test_it_runs_as_nobody_special_and_hears_the_signal_itself() -> None:
     assert stage["VOLUME"] == ['["/var/lib/pointsman"]']
     assert "health.py" in stage["HEALTHCHECK"][0]
     assert "curl" not in RECIPE
+
+
+def test_the_libraries_that_the_engine_is_linked_with_are_installed() -> None:
+    spec = importlib.util.find_spec("xllamacpp")
+    assert spec is not None
+    libraries = [str(each) for place in spec.submodule_search_locations or () for each in Path(place).glob("*.so")]
+    needed = subprocess.run(["ldd", *libraries], capture_output=True, text=True, timeout=30, check=True).stdout
+    found = set(re.findall(r"^\s(lib\S+?)\.so\S* => /(?:usr/)?lib", needed, re.MULTILINE))
+    in_slim = {"libc", "libgcc_s", "libm", "libpthread", "libdl", "librt"}
+    assert {f"{name}{number}" for name, number in (("libgomp", 1), ("libstdc++", 6))} <= set(
+        last_stage()["RUN"][0].split()
+    )
+    assert found - in_slim <= {"libgomp", "libstdc++"}
 
 
 def test_nothing_secret_can_get_into_a_layer() -> None:
