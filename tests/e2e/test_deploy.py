@@ -7,6 +7,7 @@ The files of deploy/ are used as they stand but for the addresses of the provide
 import contextlib
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 import yaml
 
 from tests.docs.test_deploy import DEPLOY, last_stage
@@ -31,6 +31,7 @@ from tests.support.processes import POINTSMAN, run_to_end
 from tests.support.scripted_model import ScriptedModel
 
 USER = last_stage()["USER"][0].split(":")[0]
+HOWTO = (DEPLOY.parent / "docs" / "howto" / "run-in-a-container.md").read_text()
 COMMAND = json.loads(last_stage()["CMD"][0])
 
 
@@ -50,14 +51,11 @@ class Container:
             (directory / name).mkdir()
         (directory / "data").chmod(0o700)
         (directory / "models" / "small.gguf").symlink_to(model_path())
-        self.authority = trustme.CA()
-        pair = self.authority.issue_cert("localhost", "127.0.0.1")
-        texts = {
-            "tls_cert": b"".join(each.bytes() for each in [*pair.cert_chain_pems, self.authority.cert_pem]),
-            "tls_key": pair.private_key_pem.bytes(),
-        }
+        [command] = re.findall(r"^openssl req (?:.*\\\n)+.*$", HOWTO, re.MULTILINE)
+        subprocess.run(command, shell=True, cwd=directory, capture_output=True, timeout=30, check=True)
         for name in self.service["secrets"]:
-            (directory / "secrets" / name).write_bytes(texts.get(name, f"{KEY}-{name}\n".encode()))
+            if name.endswith("_api_key"):
+                (directory / "secrets" / name).write_text(f"{KEY}-{name}\n")
         self.lines: list[str] = []
 
     def environment(self) -> dict[str, str]:
@@ -137,8 +135,7 @@ class Container:
         body = json.dumps({"model": "any", "messages": [{"role": "user", "content": "Hello"}]}).encode()
         request = urllib.request.Request(f"{scheme}://127.0.0.1:{self.data}/v1/chat/completions", body)
         request.add_header("Authorization", f"Bearer {key}")
-        context = ssl.create_default_context()
-        self.authority.configure_trust(context)
+        context = ssl.create_default_context(cafile=self.directory / "secrets" / "tls_cert")
         with urllib.request.urlopen(request, timeout=30, context=context) as answer:
             return answer.status, answer.headers["x-pointsman-model"], json.load(answer)
 
