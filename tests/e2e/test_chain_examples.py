@@ -27,16 +27,25 @@ HOSTS = {
 }
 
 
+OLDER = """{
+  // version 1.0: no section, the local model among the providers
+  "RoutingStrategy": "ChainOfResponsibility", "HideModels": false,
+  "Providers": [
+    { "Name": "groq", "Type": "openai_compatible", "BaseUrl": "https://api.groq.com/openai/v1" },
+    { "Name": "Local", "Type": "LocalGguf", "ModelPath": "models/small.gguf" },
+  ]
+}"""
 TOO_MANY = Failure(429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, {"Retry-After": "600"})
 
 
 class Running:
     """A gateway on a copy of an example, and its scripted providers. Say in `failing` who fails, and how."""
 
-    def __init__(self, example: str, directory: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(self, example: str, directory: Path, stack: contextlib.ExitStack, text: str = "") -> None:
+        """`text` is what the file says; the example's own unless given."""
         self.failing: dict[str, Failure] = {}
         self.scripted = {name: stack.enter_context(ScriptedModel(self._decide(name))) for name in HOSTS}
-        text = (EXAMPLES / example).read_text()
+        text = text or (EXAMPLES / example).read_text()
         for name, url in HOSTS.items():
             text = text.replace(url, self.scripted[name].url)
         text = text.replace("/var/log/inferrouter", str(directory / "log"))
@@ -64,13 +73,13 @@ class Running:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[[str], Running]]:
+def run(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     with contextlib.ExitStack() as stack:
-        yield lambda example: Running(example, tmp_path, stack)
+        yield lambda example, text="": Running(example, tmp_path, stack, text)
 
 
 @pytest.mark.timeout(180)
-def test_the_example_chain_goes_from_its_first_provider_to_the_local_model(run: Callable[[str], Running]) -> None:
+def test_the_example_chain_goes_from_its_first_provider_to_the_local_model(run: Callable[..., Running]) -> None:
     running = run("chain.yaml")
     done = running.ask()
     assert done.stdout.splitlines() == ["groq says so", "route=fast model=llama-3.3-70b-versatile attempts=1"]
@@ -84,7 +93,7 @@ def test_the_example_chain_goes_from_its_first_provider_to_the_local_model(run: 
     assert len(running.scripted["groq"].requests) == 2  # exhausted since its 429, on every route
 
 
-def test_inferrouters_configuration_runs_as_it_is(run: Callable[[str], Running]) -> None:
+def test_inferrouters_configuration_runs_as_it_is(run: Callable[..., Running]) -> None:
     running = run("appsettings.json")
     said, told = running.ask("gpt-4o").stdout.splitlines()
     assert (said, told) in {
@@ -92,7 +101,8 @@ def test_inferrouters_configuration_runs_as_it_is(run: Callable[[str], Running])
         ("gemini says so", "route=default model=gemini-2.5-flash attempts=1"),
     }
     running.failing = {"groq": TOO_MANY, "gemini": Failure(401, {"error": {"message": "bad key"}})}
-    assert running.ask("gpt-4o").stdout.splitlines()[0] == "ollama says so"
+    said, told = running.ask("gpt-4o").stdout.splitlines()
+    assert (said, told) == ("ollama says so", "route=default model=qwen2.5:3b attempts=3 fallback=local")
     asked = running.scripted["ollama"].requests[0]
     assert (asked.body["model"], asked.fields["authorization"]) == ("qwen2.5:3b", "Bearer none")
     running.failing["ollama"] = TOO_MANY
@@ -100,3 +110,12 @@ def test_inferrouters_configuration_runs_as_it_is(run: Callable[[str], Running])
     assert done.returncode == 1
     assert "try again in " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_inferrouters_older_shape_falls_back_to_the_model_among_its_providers(
+    run: Callable[..., Running],
+) -> None:
+    running = run("appsettings.json", OLDER)
+    assert running.ask("gpt-4o").stdout.splitlines()[0] == "groq says so"
+    running.failing["groq"] = TOO_MANY
+    assert running.ask("gpt-4o", "Say hello.").stdout.endswith(" attempts=2 fallback=local\n")
