@@ -102,7 +102,7 @@ def test_inferrouters_configuration_runs_as_it_is(run: Callable[..., Running]) -
     }
     running.failing = {"groq": TOO_MANY, "gemini": Failure(401, {"error": {"message": "bad key"}})}
     said, told = running.ask("gpt-4o").stdout.splitlines()
-    assert (said, told) == ("ollama says so", "route=default model=qwen2.5:3b attempts=3 fallback=local")
+    assert (said, told) == ("ollama says so", "route=default model=qwen2.5:3b attempts=3")
     asked = running.scripted["ollama"].requests[0]
     assert (asked.body["model"], asked.fields["authorization"]) == ("qwen2.5:3b", "Bearer none")
     running.failing["ollama"] = TOO_MANY
