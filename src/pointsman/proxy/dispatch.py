@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import cast
 
-from pointsman.core.attempts import Chain
+from pointsman.config.secrets import SecretUnreadable
+from pointsman.core.attempts import Chain, Member
 from pointsman.core.candidate import Candidate
-from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol
+from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol, UpstreamUnavailable
 from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED, INTERNAL_ERROR
 from pointsman.core.fault_place import fault_place
 from pointsman.core.limits import Limits
@@ -124,7 +125,7 @@ class Dispatcher:
                 raise UpstreamProtocol("chains are not served here")
             await ChainWalk(self._chains, target, client, record).run(request, path)
             return
-        candidate = cast(Candidate, target)
+        candidate = target if type(target) is Candidate else self._with_key(cast(Member, target))
         record.candidate = candidate
         record.attempts = 1
         call = Call(candidate, admitted.protocol, request.head, path, request.body)
@@ -133,6 +134,15 @@ class Dispatcher:
             await self._answering.answer(response, candidate, request.head.minor, client, record)
         finally:
             response.close()
+
+    def _with_key(self, member: Member) -> Candidate:
+        """A direct route's, whose key is in a file. Raises UpstreamUnavailable."""
+        if self._chains is None:
+            raise UpstreamProtocol("keys in files are not read here")
+        try:
+            return self._chains.keys.candidate(member)
+        except SecretUnreadable as error:
+            raise UpstreamUnavailable(f"the key of provider {member.provider}: {error}") from None
 
     def _answer_error(self, error: RouterError, client: ClientConnection, record: Record) -> None:
         record.fail(error)
