@@ -31,6 +31,7 @@ class OperatedGateway:
             if _READY.search(line):
                 self.ports = {name: int(port) for name, _, port in _PLACE.findall(line)}
                 self.url = f"http://127.0.0.1:{self.ports['grpc']}"
+                self.data = f"127.0.0.1:{self.ports['data']}"
                 break
         else:
             raise AssertionError(f"the gateway did not start: {self.lines}")

@@ -194,7 +194,9 @@ class _Looking:
         begun = replace(_led_to(begun, route), route=name, runs="gateway")
         if isinstance(target, Chain):
             return await self._along(target, asked, begun, route)
-        told = self._direct(target, asked)
+        told = self._direct(target.candidate if isinstance(target, Member) else target, asked)
+        if isinstance(target, Member):
+            told = replace(told, key=_key_of_member(target))
         told = replace(told, provider=route.provider_name if route is not None else "")
         return replace(begun, kind="direct", candidates=(told,))
 
