@@ -5,6 +5,7 @@ Providers and chains are a file's, direct routes and what inference.local leads 
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -100,6 +101,13 @@ def configuration(urls: list[str], secrets: Path) -> dict[str, Any]:
     return {"secrets_dir": str(secrets), "providers": providers, "routes": routes}
 
 
+def _answer_the_look_at_a_fallback(upstream: Upstream) -> None:
+    """A gateway does not start without it."""
+    peer = upstream.accept()
+    peer.request()
+    peer.respond(fields=b"Content-Type: application/json\r\nConnection: close\r\n")
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explained]:
     directory = tmp_path_factory.mktemp("explained")
@@ -112,7 +120,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explained]:
         upstreams = [stack.enter_context(Upstream()) for _ in LIMITS]
         config = directory / "pointsman.yaml"
         config.write_text(json.dumps(configuration([each.url for each in upstreams], secrets)))
+        looked_at = threading.Thread(target=_answer_the_look_at_a_fallback, args=(upstreams[3],))
+        looked_at.start()
         gateway = stack.enter_context(operated_gateway(directory / "data", "--config", str(config)))
+        looked_at.join()
         made = Explained(gateway, upstreams, directory)
         for arguments in (
             ["provider", "create", "--name", "stored", "--type", "openai", "--credential", "OPENAI_API_KEY"],

@@ -176,6 +176,8 @@ REASONS = {
     "unknown_path": "not a path that the data listener serves",
     "no_such_model": "`model` names no route of the caller's",
     "invalid_key": "no key of the data listener's, or none that is valid",
+    "model_not_authorized": "the key or sandbox token may not use the route that `model` names",
+    "loop_detected": "the request has been through this gateway before",
     "malformed_request": "broken HTTP, or a body that is not what it claims to be",
     "request_timeout": "the client stopped sending in the middle of a request or a CONNECT",
     "body_too_large": "the request body exceeds its limit",

@@ -26,7 +26,7 @@ from pointsman.events.record import failed_handshake, peer_of
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.ledger import QuotaLedger
-from pointsman.proxy.model_reception import Models, no_such_model
+from pointsman.proxy.model_reception import Models, not_served
 from pointsman.proxy.reception import Admitted
 from pointsman.proxy.router import Front, Router
 from pointsman.proxy.stages import NO_STAGES, Stages
@@ -84,7 +84,7 @@ class DataListener:
             dispatcher.pass_stages(served.stages)
             return _Paths(log, health, served.models, dispatcher)
 
-        front = Front(served.models, application)
+        front = Front(served.models, application, served.models.mark)
         self._router = Router(Bundle(), log, limits=limits, find_engine=served.find_engine, clock=clock, front=front)
 
     async def serve(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
@@ -189,7 +189,7 @@ class _Paths:
         name = unquote(path.removeprefix(MODELS_PATH + "/"))
         if name in table.targets:
             return 200, msgspec.json.encode(_model(name))
-        error = no_such_model(name, table)
+        error = not_served(name, table)
         return error.status, openai_error_body(error.status, error.told, error.code)
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:

@@ -161,7 +161,7 @@ class _Looking:
         if body is not None:
             _check_body(body, self._limits)
         model = read_model(body) if body is not None and head.method != "GET" else None
-        asked = Asked(model, head.target, body, self._question.headers)
+        asked = Asked(model, head.target, body, self._question.headers, by_gateway=False)
         told = replace(self._direct(candidate, asked), provider=provider.name)
         begun = replace(begun, model=model if body is not None else INFERENCE_LOCAL, protocol=protocol)
         return replace(_led_to(begun, route), kind=route.kind, runs="sandbox", candidates=(told,))
@@ -251,8 +251,6 @@ class _Looking:
         route = await self._reader.route(begun.account, begun.model)
         if route is None or route.kind == ALIAS:
             return ""
-        if begun.model in self._models.of_account(begun.account).targets:
-            return f"route {route.name} exists, and who sends this may not use it; see: pointsman key list"
         try:
             providers = await self._providers(route)
             if route.kind == CHAIN:

@@ -22,6 +22,7 @@ from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.reception import Admitted, Reception
 from pointsman.proxy.stages import NO_STAGES, Stages
 from pointsman.proxy.turns import Turns
+from pointsman.routing.pattern import dialect_of
 from pointsman.routing.strategies import NO_STATE, StrategyState
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.request import Request, RequestHead
@@ -73,11 +74,12 @@ class Dispatcher:
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
         """Note a request that was never served, and answer it."""
-        refusal = self._refusal(error, inside=True)
+        refusal, protocol = self._refusal(error, inside=True), ""
         if head is not None:
             refusal.method, refusal.path = head.method, head.target
+            protocol = dialect_of(head.target)
         self._log.append(refusal)
-        return self._reception.error_answer(error, refusal.request_id, 0, protocol="", keep_alive=False)
+        return self._reception.error_answer(error, refusal.request_id, 0, protocol=protocol, keep_alive=False)
 
     def refused_connection(self, error: RouterError, peer: object) -> bytes:
         """Note a client that did not get as far as the door, and answer it."""

@@ -16,9 +16,10 @@ from pointsman.core.forecast import runs_dry_at
 from pointsman.core.limits import Limits
 from pointsman.core.quota import Counters, Quota
 from pointsman.core.quota_window import MINUTE_SECONDS, day_at, minute_of
+from pointsman.core.time_zones import zone_named
 from pointsman.routing.chain_plan import plan
-from pointsman.routing.recovery import zone_named
-from pointsman.routing.rewrite import HOP_FIELD, base_path, header_rules, join_path
+from pointsman.routing.hops import HOP_FIELD
+from pointsman.routing.rewrite import base_path, header_rules, join_path
 from pointsman.routing.strategies import StrategyState, share_used, strategy_named
 from pointsman.wire.json_model import is_json_like
 
@@ -37,6 +38,8 @@ class Asked:
     """None: whatever it holds."""
     headers: tuple[str, ...] = ()
     """Names, in any case."""
+    by_gateway: bool = True
+    """Whether a gateway sends it on, which leaves its mark; otherwise a sandbox does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ def explain_candidate(candidate: Candidate, asked: Asked, key: KeyFact, limits: 
 def rewrite_of(candidate: Candidate, asked: Asked) -> Rewrite:
     """What its upstream would get; see `rewrite.RequestTemplate`, which does it."""
     rules = header_rules(candidate)
-    ours = [*_FRAMING, *([HOP_FIELD] if candidate.is_own_gateway else [])]
+    ours = [*_FRAMING, *([HOP_FIELD] if asked.by_gateway or candidate.is_own_gateway else [])]
     if candidate.api_key is not None or candidate.endpoint.scheme in ("http", "https"):
         ours.append(rules.credential)
     sent = dict.fromkeys(name.strip().lower() for name in asked.headers)

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import msgspec
 
 from pointsman.core.candidate import Candidate
+from pointsman.routing.hops import FROM_SANDBOX, HOP_FIELD, onward
 from pointsman.wire.headers import end_of_hop
 from pointsman.wire.json_model import Pieces
 from pointsman.wire.request import FieldValues
 
 _COMMON = ("content-type", "accept", "accept-encoding", "user-agent")
 _BEARER = "authorization"
-HOP_FIELD = "x-pointsman-hop"
-"""Says to a gateway that another Pointsman sent the request: a second hop through one listener is a circle."""
+_HOP = HOP_FIELD.encode("ascii")
 _WRITTEN_APART = 32 * 1024
 """A larger body is not copied behind its head."""
 
@@ -44,18 +44,20 @@ def header_rules(candidate: Candidate) -> HeaderRules:
 class RequestTemplate:
     """What does not change between requests to one candidate, encoded once.
 
-    `credential` is the key in clear; the caller reveals it and keeps the template out of logs.
+    `credential` is the key in clear; the caller reveals it and keeps the template out of logs. `mark` is that of the
+    gateway that sends them, empty for a sandbox.
     """
 
-    __slots__ = ("_base_path", "_defaults", "_fixed", "_kept", "model")
+    __slots__ = ("_base_path", "_defaults", "_fixed", "_kept", "_mark", "model")
 
-    def __init__(self, candidate: Candidate, credential: str, host: str) -> None:
+    def __init__(self, candidate: Candidate, credential: str, host: str, mark: bytes = b"") -> None:
         kept, defaults, header = header_rules(candidate)
         lines = [f"host: {host}"]
         if credential:
             lines.append(f"{header}: {'Bearer ' if header == _BEARER else ''}{credential}")
-        if candidate.is_own_gateway:
-            lines.append(f"{HOP_FIELD}: 1")
+        if candidate.is_own_gateway and not mark:
+            lines.append(f"{HOP_FIELD}: {FROM_SANDBOX.decode()}")
+        self._mark = mark
         self._fixed = "".join(line + "\r\n" for line in lines).encode("latin-1")
         # Looked up in this order; the client's spelling of names carries no meaning.
         self._kept = tuple(name.encode("ascii") for name in kept)
@@ -86,6 +88,8 @@ class RequestTemplate:
             kept = [name for name in kept if name not in options]
         lines = [name + b": " + values[name] + b"\r\n" for name in kept]
         lines += [name + b": " + value + b"\r\n" for name, value in self._defaults if name not in kept]
+        if self._mark:
+            lines.append(b"%b: %b\r\n" % (_HOP, onward(values.get(_HOP, b""), self._mark)))
         return b"".join(lines)
 
 
