@@ -54,11 +54,12 @@ async def data_side(
         is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
         models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
         find_engine = await stack.enter_async_context(local_engines())
-        served = Served(models, await _open_ledger(settings, stack), find_engine)
+        ledger = await _open_ledger(settings, stack)
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(stored_targets(store), is_healthy, lambda: listener.open_connections)
         kept = settings.operation_log
         watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
+        served = Served(models, ledger, find_engine, journal=watched.journal)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
         yield DataSide(listener, watched, routes.refresh)

@@ -35,6 +35,7 @@ from pointsman.core.quota import Counters, QuotaKey
 from pointsman.core.route import ALIAS, CHAIN, LONGEST_MODEL, Route
 from pointsman.core.secret import Secret
 from pointsman.gateway.data_listener import HEALTH_PATH, MODELS_PATH, DataListener
+from pointsman.proxy.forwarded_models import model_to_forward
 from pointsman.proxy.model_reception import told_of
 from pointsman.routing.chain_plan import earliest_recovery
 from pointsman.routing.explain import Asked, Circumstances, explain_candidate, explain_chain
@@ -182,6 +183,8 @@ class _Looking:
             named = read_model(body)
             begun = replace(begun, model=named)
             target = admitted.choose(body)
+            if isinstance(target, Chain) and target.forwards_model:
+                model_to_forward(body, target)
             _check_body(body, self._limits)
         except RouterError as error:
             return replace(begun, denial=_denial(error, told_of(error), await self._not_served(error, begun)))

@@ -129,6 +129,12 @@ def test_a_chain_that_forwards_the_model_says_so() -> None:
     assert (told.rewrite.model_before, told.rewrite.model_after, told.rewrite.body) == ("fast", "fast", "same")
 
 
+def test_a_chain_that_forwards_no_model_asks_those_that_have_one() -> None:
+    made = replace(chain(member("a", model=""), member("b"), fallback=member("last", model="")), forwards_model=True)
+    told = explained(made, asked=replace(ASKED, model=None, body=b"{}"))
+    assert names(told) == [("b", 1, ""), ("a", 0, "no_model"), ("last", 0, "no_model")]
+
+
 @pytest.mark.parametrize(
     ("asked", "change"),
     [
