@@ -127,7 +127,7 @@ class _Looking:
             if not sender.is_valid:
                 raise InvalidKey("the sandbox's token is revoked or expired: it is given no routes")
             if route is None:
-                raise NotConfigured
+                raise NotConfigured(f"there is no route {_end_of(steps)}; set it with 'pointsman inference set'")
             if route.kind == CHAIN or route.via_gateway:
                 if self._question.body is not None:
                     _check_body(self._question.body, self._limits)
@@ -282,6 +282,10 @@ class _Looking:
 
 def _led_to(begun: Explanation, route: Route | None) -> Explanation:
     return begun if route is None else replace(begun, route=route.name, version=route.version)
+
+
+def _end_of(steps: tuple[Step, ...]) -> str:
+    return steps[-1].to if steps else INFERENCE_LOCAL
 
 
 def _note(found: dict[str, str], name: str, error: Unresolvable) -> None:
