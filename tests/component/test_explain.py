@@ -6,8 +6,8 @@ Providers and chains are a file's, direct routes and what inference.local leads 
 import contextlib
 import json
 import socket
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -102,13 +102,14 @@ def configuration(urls: list[str], secrets: Path) -> dict[str, Any]:
     return {"secrets_dir": str(secrets), "providers": providers, "routes": routes}
 
 
-def _answer_the_look_at_a_fallback(upstream: Upstream) -> None:
-    """A gateway does not start without it; on a busy machine it takes its time to come to that."""
+def answer_once(upstream: Upstream) -> None:
+    """On a busy machine, a gateway takes its time to come to that."""
     for _ in range(6):
         with contextlib.suppress(TimeoutError):
             peer = upstream.accept()
             peer.request()
-            peer.respond(fields=b"Content-Type: application/json\r\nConnection: close\r\n")
+            peer.respond(fields=b"Connection: close\r\n")
+            peer.close()
             return
 
 
@@ -124,10 +125,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explained]:
         upstreams = [stack.enter_context(Upstream()) for _ in LIMITS]
         config = directory / "pointsman.yaml"
         config.write_text(json.dumps(configuration([each.url for each in upstreams], secrets)))
-        looked_at = threading.Thread(target=_answer_the_look_at_a_fallback, args=(upstreams[3],))
-        looked_at.start()
-        gateway = stack.enter_context(operated_gateway(directory / "data", "--config", str(config)))
-        looked_at.join()
+        with ThreadPoolExecutor(1) as asked:
+            reached = asked.submit(answer_once, upstreams[-1])  # the fallback is asked at start
+            gateway = stack.enter_context(operated_gateway(directory / "data", "--config", str(config)))
+            reached.result()
         made = Explained(gateway, upstreams, directory)
         for arguments in (
             ["provider", "create", "--name", "stored", "--type", "openai", "--credential", "OPENAI_API_KEY"],
