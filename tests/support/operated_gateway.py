@@ -67,11 +67,13 @@ def operated_gateway(directory: Path, *options: str) -> Iterator[OperatedGateway
     listeners = [word for option in _LISTENERS for word in (option, "127.0.0.1:0")]
     command = [POINTSMAN, "gateway", "--data-dir", str(directory), *listeners, *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    running = None
     try:
         running = OperatedGateway(process, directory)
         yield running
     finally:
-        if process.poll() is None:
+        if running is not None and process.poll() is None:
             running.stop()
+        process.wait(30)
         if process.stderr is not None:
             process.stderr.close()
