@@ -18,11 +18,13 @@ from pointsman.gateway.provider_health import stored_targets
 from pointsman.gateway.watching import Sources, Watching, watching
 from pointsman.proxy.background import running
 from pointsman.proxy.model_reception import Models
+from pointsman.routing.hops import mark_of
 from pointsman.store.interface import Store
 from pointsman.store.quota_ledger import SqlQuotaLedger
 from pointsman.store.quota_postgresql import open_postgresql_ledger
 from pointsman.store.quota_sqlite import open_sqlite_ledger
 
+_MARK = b"hop mark"
 _QUOTA_FILE = "quota.db"
 
 
@@ -49,13 +51,15 @@ async def data_side(
     async with contextlib.AsyncExitStack() as stack:
         routes = ModelRoutes(store, log.say, lambda: in_force().default_route)
         await stack.enter_async_context(following(routes))
-        models = Models(lambda: routes.access, time.time, is_open=not _asks_for_keys(settings))
+        is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
+        models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
         find_engine = await stack.enter_async_context(local_engines())
-        served = Served(models, await _open_ledger(settings, stack), find_engine)
+        ledger = await _open_ledger(settings, stack)
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(stored_targets(store), is_healthy, lambda: listener.open_connections)
         kept = settings.operation_log
         watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
+        served = Served(models, ledger, find_engine, journal=watched.journal)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
         yield DataSide(listener, watched, routes.refresh)

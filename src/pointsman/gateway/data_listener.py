@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from pointsman.core.attempts import Chain
 from pointsman.core.candidate import Bundle
 from pointsman.core.errors import RouterError
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
@@ -21,20 +22,24 @@ from pointsman.core.model_table import ModelTable
 from pointsman.core.version import VERSION
 from pointsman.data_plane import FindEngine
 from pointsman.events.operation_log import OperationLog
+from pointsman.events.operations_record import OperationJournal
 from pointsman.events.record import failed_handshake, peer_of
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.ledger import QuotaLedger
-from pointsman.proxy.model_reception import Models, no_such_model
+from pointsman.proxy.model_reception import Models, not_served
 from pointsman.proxy.reception import Admitted
 from pointsman.proxy.router import Front, Router
+from pointsman.proxy.stages import NO_STAGES, Stages
+from pointsman.routing.strategies import NO_STATE, StrategyState
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.openai_error import openai_error_body
 from pointsman.wire.request import Request, RequestHead
 from pointsman.wire.response import json_answer, own_lines
 
-_HEALTH = "/health"
-_MODELS = "/v1/models"
+HEALTH_PATH = "/health"
+MODELS_PATH = "/v1/models"
+"""Answered by the listener itself, and what lies below it."""
 _CHECK_SECONDS = 2.0
 """A store that takes longer is as good as gone; what asks for health often waits for 3 s or more."""
 _CHECK_KEEPS = 1.0
@@ -49,6 +54,9 @@ class Served:
     ledger: QuotaLedger
     find_engine: FindEngine | None = None
     """For candidates that are model files; None where there are none."""
+    stages: Stages = NO_STAGES
+    journal: OperationJournal | None = None
+    """Where what becomes of requests is told."""
 
 
 class DataListener:
@@ -67,13 +75,19 @@ class DataListener:
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] | None = None,
     ) -> None:
+        self.served = served
+        self.limits = limits
+        self.state_of: Callable[[Chain], StrategyState] = lambda _: NO_STATE
+        """What a chain's strategy remembers now."""
         health = _Health(is_healthy, clock or asyncio.get_running_loop().time)
 
         def application(dispatcher: Dispatcher) -> _Paths:
-            dispatcher.serve_chains(served.ledger, Random())  # noqa: S311  # breaks ties, protects nothing
+            dispatcher.serve_chains(served.ledger, Random(), served.journal)  # noqa: S311  # breaks ties, protects nothing
+            self.state_of = dispatcher.state_of
+            dispatcher.pass_stages(served.stages)
             return _Paths(log, health, served.models, dispatcher)
 
-        front = Front(served.models, application)
+        front = Front(served.models, application, served.models.mark)
         self._router = Router(Bundle(), log, limits=limits, find_engine=served.find_engine, clock=clock, front=front)
 
     async def serve(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
@@ -145,9 +159,9 @@ class _Paths:
     def admit(self, head: RequestHead) -> Admitted | _Own:
         """Inference is the dispatcher's. Raises RouterError."""
         path = head.target.partition("?")[0]
-        if path == _HEALTH:
+        if path == HEALTH_PATH:
             return _Own(self._health_answer)
-        if path == _MODELS or path.startswith(_MODELS + "/"):
+        if path == MODELS_PATH or path.startswith(MODELS_PATH + "/"):
             _, table = self._models.known(head)
             return _Own(lambda: self._models_answer(table, path))
         return self._dispatcher.admit(head)
@@ -173,12 +187,12 @@ class _Paths:
         return 503, msgspec.json.encode({"status": "degraded", "version": VERSION})
 
     async def _models_answer(self, table: ModelTable, path: str) -> tuple[int, bytes]:
-        if path == _MODELS:
+        if path == MODELS_PATH:
             return 200, msgspec.json.encode({"object": "list", "data": [_model(each) for each in table.targets]})
-        name = unquote(path.removeprefix(_MODELS + "/"))
+        name = unquote(path.removeprefix(MODELS_PATH + "/"))
         if name in table.targets:
             return 200, msgspec.json.encode(_model(name))
-        error = no_such_model(name, table)
+        error = not_served(name, table)
         return error.status, openai_error_body(error.status, error.told, error.code)
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:

@@ -7,12 +7,14 @@ the default route, has changed, which is asked a few times a second; requests ne
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 
 from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError
-from pointsman.core.model_table import ModelAccess, ModelTable, Target
+from pointsman.core.model_table import Entry, ModelAccess, ModelTable, Target
 from pointsman.core.provider import Provider
 from pointsman.core.route import CHAIN, DIRECT, RESERVED_NAMES, Route
+from pointsman.gateway.model_callers import entries_of
 from pointsman.proxy.background import running
 from pointsman.routing.members import chain_of
 from pointsman.routing.resolve import Unresolvable, resolve
@@ -43,7 +45,8 @@ class ModelRoutes:
                 await self._compile()
 
     async def _compile(self) -> None:
-        accounts, keys = {}, {}
+        accounts: dict[str, ModelTable] = {}
+        keys: dict[bytes, Entry] = {}
         default = self._default_route()  # of the same moment as the records: nothing is waited for in between
         async with self._store.read() as reader:
             source = (await reader.generation(), default)
@@ -51,8 +54,7 @@ class ModelRoutes:
                 targets = await self._targets(reader, account.name)
                 table = ModelTable(targets, default if account.name == DEFAULT_ACCOUNT else "")
                 accounts[account.name] = table
-                for key in await reader.keys(account.name):
-                    keys[key.digest] = (key, table.only(key.routes) if key.routes else table)
+                keys.update(await entries_of(reader, account.name, table))
         self.access, self._compiled_from = ModelAccess(accounts, keys), source
 
     async def _targets(self, reader: Reader, account: str) -> dict[str, Target]:
@@ -82,7 +84,7 @@ class ModelRoutes:
         provider = providers.get(route.provider_name)
         if provider is None:
             raise Unresolvable(f"there is no provider {route.provider_name}")
-        return resolve(route, provider).candidate()
+        return replace(resolve(route, provider).candidate(), provider=provider.name)
 
     def _tell(self, account: str, name: str, problem: str) -> None:
         if problem != self._told.get((account, name), ""):

@@ -19,7 +19,7 @@ from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.core.provider import Provider
 from pointsman.core.quota import DEFAULT_ZONE, Quota
 from pointsman.core.route import DEFAULT_REQUEST_TIMEOUT_SECONDS, LONGEST_MODEL, Route
-from pointsman.routing.recovery import zone_named
+from pointsman.core.time_zones import zone_named
 from pointsman.routing.resolve import Unresolvable, base_url_of, key_of
 
 MODEL = "MODEL"
