@@ -35,6 +35,7 @@ def refusal(gateway: GatewayProcess) -> list[str]:
     return [line for line in str(raised.value).splitlines() if "warning" not in line]
 
 
+@pytest.mark.guarantee("C3")
 def test_every_fallback_that_does_not_answer_is_told_and_nothing_listens(tmp_path: Path) -> None:
     first, second = unused_url(), unused_url()
     text = (
@@ -48,6 +49,7 @@ def test_every_fallback_that_does_not_answer_is_told_and_nothing_listens(tmp_pat
         assert line.endswith("Connection refused; start it, or start the gateway with --allow-degraded")
 
 
+@pytest.mark.guarantee("C3")
 def test_every_model_file_that_is_missing_is_told_in_the_same_way(tmp_path: Path) -> None:
     text = "providers:\n" + "".join(
         f"  - {{name: {name}, type: local_gguf, model_path: {name}.gguf}}\n" for name in "ab"
@@ -60,6 +62,7 @@ def test_every_model_file_that_is_missing_is_told_in_the_same_way(tmp_path: Path
         )
 
 
+@pytest.mark.guarantee("C3")
 def test_what_is_missing_in_a_degraded_gateway_is_a_failed_attempt(tmp_path: Path) -> None:
     with ModelEcho() as echo:
         text = (
@@ -88,6 +91,7 @@ def test_what_is_missing_in_a_degraded_gateway_is_a_failed_attempt(tmp_path: Pat
             gateway.close()
 
 
+@pytest.mark.guarantee("C4")
 def test_sighup_while_it_starts_does_not_end_it(tmp_path: Path) -> None:
     text = "providers: [{name: up, type: mock, model: m}]\nroutes: [{name: one, candidates: [up]}]\n"
     gateway, ready = gateway_with(tmp_path, text), threading.Event()

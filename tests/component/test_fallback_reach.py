@@ -66,6 +66,7 @@ def test_its_base_url_is_asked_for_without_a_key(path: str, line: bytes) -> None
     run(looked())
 
 
+@pytest.mark.guarantee("C3")
 def test_a_key_file_is_neither_needed_nor_read() -> None:
     async def looked() -> None:
         async with probed_upstream(OK) as upstream:
