@@ -102,7 +102,7 @@ def configuration(urls: list[str], secrets: Path) -> dict[str, Any]:
 
 
 def answer_once(upstream: Upstream) -> None:
-    peer = upstream.accept()
+    peer = upstream.accept(60)  # a whole gateway starts meanwhile
     peer.request()
     peer.respond(fields=b"Connection: close\r\n")
     peer.close()

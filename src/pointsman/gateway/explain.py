@@ -34,7 +34,8 @@ from pointsman.core.provider import Provider
 from pointsman.core.quota import Counters, QuotaKey
 from pointsman.core.route import ALIAS, CHAIN, LONGEST_MODEL, Route
 from pointsman.core.secret import Secret
-from pointsman.gateway.data_listener import HEALTH_PATH, MODELS_PATH, DataListener
+from pointsman.gateway.data_listener import HEALTH_PATH, DataListener
+from pointsman.gateway.listed_models import PATH as MODELS_PATH
 from pointsman.proxy.model_reception import told_of
 from pointsman.routing.chain_plan import earliest_recovery
 from pointsman.routing.explain import Asked, Circumstances, explain_candidate, explain_chain
