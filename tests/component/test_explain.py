@@ -3,7 +3,6 @@
 Providers and chains are a file's, direct routes and what inference.local leads to are stored.
 """
 
-import contextlib
 import json
 import socket
 from collections.abc import Iterator
@@ -103,21 +102,10 @@ def configuration(urls: list[str], secrets: Path) -> dict[str, Any]:
 
 
 def answer_once(upstream: Upstream) -> None:
-<<<<<<< HEAD
     peer = upstream.accept(60)  # a whole gateway starts meanwhile
     peer.request()
     peer.respond(fields=b"Connection: close\r\n")
     peer.close()
-=======
-    """On a busy machine, a gateway takes its time to come to that."""
-    for _ in range(6):
-        with contextlib.suppress(TimeoutError):
-            peer = upstream.accept()
-            peer.request()
-            peer.respond(fields=b"Connection: close\r\n")
-            peer.close()
-            return
->>>>>>> 0dec10ce3d59c3533dccb6fa0d8fe81ca01ad2f3
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ KEYS = (
     SettingKey(
         "listen.data",
         "127.0.0.1:8780",
-        "Listener for clients of models. This version serves `GET /health` there.",
+        "Listener for clients of models.",
         "0.0.0.0:8780",
     ),
     SettingKey("listen.control", "127.0.0.1:8781", "Listener of the REST interface.", "127.0.0.1:0"),

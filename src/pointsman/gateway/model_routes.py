@@ -23,6 +23,8 @@ from pointsman.store.interface import Reader, Store
 
 _LOOK_SECONDS = 0.25
 """Between two looks at the generation: so late a change is in force, whoever has made it."""
+_ROUTES_AT_ONCE = 8
+"""Compiled before requests get a turn: about 0.1 ms for each member of a chain."""
 
 
 class ModelRoutes:
@@ -61,7 +63,9 @@ class ModelRoutes:
     async def _targets(self, reader: Reader, account: str) -> dict[str, Target]:
         known = self.access.accounts.get(account, ModelTable()).targets
         targets: dict[str, Target] = {}
-        for route in await reader.routes(account):
+        for number, route in enumerate(await reader.routes(account)):
+            if number % _ROUTES_AT_ONCE == 0:
+                await asyncio.sleep(0)
             if route.kind not in (DIRECT, CHAIN):
                 continue
             problem = ""
