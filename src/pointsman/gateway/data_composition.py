@@ -15,9 +15,11 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.provider_health import stored_targets
+from pointsman.gateway.usage import UsageRows, keeping
 from pointsman.gateway.watching import Sources, Watching, watching
 from pointsman.proxy.background import running
 from pointsman.proxy.model_reception import Models
+from pointsman.proxy.stages import Stages
 from pointsman.routing.hops import mark_of
 from pointsman.store.quota_ledger import SqlQuotaLedger
 from pointsman.store.quota_postgresql import open_postgresql_ledger
@@ -48,7 +50,11 @@ async def data_side(
         is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
         models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
         find_engine = await stack.enter_async_context(local_engines())
-        served = Served(models, await _open_ledger(settings, stack), find_engine)
+        # Before the listener, so that requests that end with it still get their rows.
+        usage = UsageRows(store, log.say, time.time, keep_days=lambda: settings.usage_keep_days)
+        await stack.enter_async_context(keeping(usage))
+        stages = Stages(usage_record=usage.record)
+        served = Served(models, await _open_ledger(settings, stack), find_engine, stages)
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(stored_targets(store), is_healthy, lambda: listener.open_connections)
         kept = settings.operation_log

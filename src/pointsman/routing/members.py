@@ -6,7 +6,7 @@ the same thing. The keys are here; whether a named file exists is for whoever re
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 import msgspec
@@ -65,7 +65,7 @@ def member_of(provider: Provider, model: str, route: str = "", *, forwards_model
         candidate = _remote(settings, kind, settings.model(model, forwards_model), route)
     return Member(
         provider=provider.name,
-        candidate=candidate,
+        candidate=replace(candidate, provider=provider.name),
         quota=settings.quota(),
         error_mappings=settings.error_mappings(),
         error_code_path=settings.error_code_path(),
