@@ -44,7 +44,7 @@ def ended(number: int = 1, time_: float = 1000.0) -> Record:
 
 
 def rows_in(store: SqlStore, said: list[str], most_waiting: int = 20_000) -> UsageRows:
-    return UsageRows(store, said.append, time.time, keep_days=lambda: 400_000, most_waiting=most_waiting)
+    return UsageRows(store, said.append, time.time, keep_days=400_000, most_waiting=most_waiting)
 
 
 async def count(store: SqlStore) -> int:
@@ -126,7 +126,7 @@ async def test_old_rows_go_and_the_others_stay(database: Database) -> None:
     async with database.opened() as store:
         at = [now - 400 * 86_400 - 60, now - 400 * 86_400 + 60, now]
         await store.append_usage([row_of(ended(number, time_)) for number, time_ in enumerate(at)])
-        rows = UsageRows(store, said.append, lambda: now, keep_days=lambda: 400)
+        rows = UsageRows(store, said.append, lambda: now, keep_days=400)
         async with keeping(rows):
             await until(lambda: bool(said))
         assert await count(store) == 2
@@ -218,7 +218,7 @@ def test_a_request_pays_a_tenth_of_a_microsecond_and_its_row_two() -> None:
         noting = forming = math.inf
         for _ in range(10):
             records = [ended(each) for each in range(FORMED_AT_ONCE)]
-            rows = UsageRows(None, print, time.time, keep_days=lambda: 1)  # type: ignore[arg-type]  # not asked
+            rows = UsageRows(None, print, time.time, keep_days=1)  # type: ignore[arg-type]  # not asked
             began = time.thread_time()
             for record in records[:-1]:
                 rows.record(record)

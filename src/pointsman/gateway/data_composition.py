@@ -21,10 +21,10 @@ from pointsman.proxy.background import running
 from pointsman.proxy.model_reception import Models
 from pointsman.proxy.stages import Stages
 from pointsman.routing.hops import mark_of
+from pointsman.store.interface import Store
 from pointsman.store.quota_ledger import SqlQuotaLedger
 from pointsman.store.quota_postgresql import open_postgresql_ledger
 from pointsman.store.quota_sqlite import open_sqlite_ledger
-from pointsman.store.sql import SqlStore
 
 _MARK = b"hop mark"
 _QUOTA_FILE = "quota.db"
@@ -37,31 +37,38 @@ class DataSide:
     listener: DataListener
     watched: Watching
     """What the control listener shows of it."""
+    refresh: Callable[[], Awaitable[None]]
+    """Take over changed records at once, not at the next look. Raises ControlError."""
 
 
 @contextlib.asynccontextmanager
 async def data_side(
-    settings: Settings, store: SqlStore, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
+    in_force: Callable[[], Settings], store: Store, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
 ) -> AsyncIterator[DataSide]:
-    """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError."""
+    """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError.
+
+    What takes effect at once is asked of `in_force` again and again, all else at the start.
+    """
+    settings = in_force()
     async with contextlib.AsyncExitStack() as stack:
-        routes = ModelRoutes(store, log.say, settings.records, settings.default_route)
+        routes = ModelRoutes(store, log.say, lambda: in_force().default_route)
         await stack.enter_async_context(following(routes))
         is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
         models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
         find_engine = await stack.enter_async_context(local_engines())
+        ledger = await _open_ledger(settings, stack)
         # Before the listener, so that requests that end with it still get their rows.
-        usage = UsageRows(store, log.say, time.time, keep_days=lambda: settings.usage_keep_days)
+        usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days)
         await stack.enter_async_context(keeping(usage))
-        stages = Stages(usage_record=usage.record)
-        served = Served(models, await _open_ledger(settings, stack), find_engine, stages)
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(stored_targets(store), is_healthy, lambda: listener.open_connections)
         kept = settings.operation_log
         watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
+        stages = Stages(usage_record=usage.record)
+        served = Served(models, ledger, find_engine, journal=watched.journal, stages=stages)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
-        yield DataSide(listener, watched)
+        yield DataSide(listener, watched, routes.refresh)
 
 
 def _asks_for_keys(settings: Settings) -> bool:

@@ -21,6 +21,7 @@ from pointsman.core.model_table import ModelTable
 from pointsman.core.version import VERSION
 from pointsman.data_plane import FindEngine
 from pointsman.events.operation_log import OperationLog
+from pointsman.events.operations_record import OperationJournal
 from pointsman.events.record import failed_handshake, peer_of
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
@@ -51,6 +52,8 @@ class Served:
     find_engine: FindEngine | None = None
     """For candidates that are model files; None where there are none."""
     stages: Stages = NO_STAGES
+    journal: OperationJournal | None = None
+    """Where what becomes of requests is told."""
 
 
 class DataListener:
@@ -72,7 +75,7 @@ class DataListener:
         health = _Health(is_healthy, clock or asyncio.get_running_loop().time)
 
         def application(dispatcher: Dispatcher) -> _Paths:
-            dispatcher.serve_chains(served.ledger, Random())  # noqa: S311  # breaks ties, protects nothing
+            dispatcher.serve_chains(served.ledger, Random(), served.journal)  # noqa: S311  # breaks ties, protects nothing
             dispatcher.pass_stages(served.stages)
             return _Paths(log, health, served.models, dispatcher)
 

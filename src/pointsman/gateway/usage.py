@@ -42,7 +42,7 @@ class UsageRows:
         say: Callable[[str], None],
         now: Callable[[], float],
         *,
-        keep_days: Callable[[], int],
+        keep_days: int,
         most_waiting: int = MOST_WAITING,
     ) -> None:
         self._store = store
@@ -144,7 +144,7 @@ class UsageRows:
     async def prune_daily(self) -> None:
         """Remove rows that are older than they are kept, at once and then every day, until cancelled."""
         while True:
-            days, again = self._keep_days(), _DAY
+            days, again = self._keep_days, _DAY
             try:
                 removed = await self._store.prune_usage(self._now() - days * _DAY)
                 if removed:
