@@ -178,12 +178,14 @@ def test_a_client_that_goes_is_told_as_such_in_every_phase(two: ChainDoor, phase
         case "window":
             peer.start_events()
             peer.chunk(b": wait\n\n")
+            two.data.advance(0)  # so that it has been read
         case "body":
             peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
             client.read_until(b"{")
     client.close()
     assert peer.wait_closed()
     assert two.told()[-1] == f"infer_cancelled client_gone {2 if phase == 'retried' else 1}"
+    assert two.used() == [1 if phase in ("window", "body") else 0, 0]
     assert two.upstreams[1].saw_nothing()
 
 

@@ -57,6 +57,10 @@ class Limits:
     bundle_routes: int = 256  # in one answer, of all names: the routes in force stay
     bundle_fetch_seconds: float = 4.0  # for one answer: the routes in force stay; below the time between two polls
 
+    models_seconds: float = 5.0  # for a provider's list of models (InferRouter): what the records say is listed
+    models_bytes: int = MIB  # of such a list (ours): as above
+    models_kept_seconds: float = 30.0  # such a list is kept so long for whoever asks (ours)
+
     sweep_seconds: float = 1.0  # resolution of all of the deadlines above
 
 

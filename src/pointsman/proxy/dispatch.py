@@ -26,6 +26,7 @@ from pointsman.proxy.reception import Admitted, Reception
 from pointsman.proxy.stages import NO_STAGES, Stages
 from pointsman.proxy.turns import Turns
 from pointsman.routing.pattern import dialect_of
+from pointsman.routing.strategies import NO_STATE, StrategyState
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.request import Request, RequestHead
 
@@ -64,6 +65,10 @@ class Dispatcher:
         self._journal = journal
         keys = MemberKeys(self._log.say)
         self._chains = Chains(self._backends, ledger, self._answering, keys, now=lambda: self._log.now, rng=rng)
+
+    def state_of(self, chain: Chain) -> StrategyState:
+        """What a chain's strategy remembers now."""
+        return NO_STATE if self._chains is None else self._chains.state_of(chain)
 
     def pass_stages(self, stages: Stages) -> None:
         """Ask these around each request from now on."""

@@ -67,14 +67,13 @@ class Answer:
             str(outcome), b"{}"
         )
         self._truncated = READ_ERROR if outcome == "cut" else ""
-        self._abandoned = False
 
     async def relay(self, sink: BodySink) -> str:
         sink.body(self._body, last=not self._truncated)
         return self._truncated
 
     def abandon(self) -> None:
-        self._abandoned = True
+        pass
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
