@@ -123,7 +123,7 @@ refused: nobody would know who may connect before they are looked up. Port 0 tak
 * `0.0.0.0` means IPv4. `[::]` means IPv6 for data and control, both for gRPC.
 
 The data listener serves `GET /health`: 200 `{{"status":"ok"}}`, or 503 `{{"status":"degraded"}}` when the database does
-not answer.
+not answer. [The data listener](data-listener.md) says who may call what there.
 
 ## Files
 

@@ -44,6 +44,7 @@ def closed(tmp_path: Path, answering: AnsweringUpstream) -> Iterator[ServingGate
         yield gateway
 
 
+@pytest.mark.guarantee("L1")
 def test_a_sandboxs_token_opens_its_own_bundles_routes_and_no_others(closed: ServingGateway) -> None:
     shared = closed.run("sandbox", "token", "create", "shared")
     own = closed.run("sandbox", "token", "create", "own", "--route", "other")
@@ -102,6 +103,7 @@ def open_(tmp_path: Path) -> Iterator[ServingGateway]:
         yield gateway
 
 
+@pytest.mark.guarantee("L3")
 def test_a_provider_that_is_the_gateway_itself_is_a_failed_attempt_and_the_chain_goes_on(
     open_: ServingGateway, answering: AnsweringUpstream
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_loop_is_told_in_the_words_of_its_dialect(open_: ServingGateway, upstr
         assert (answer.status, json.loads(answer.body)["error"]["type"]) == (508, kind)
 
 
+@pytest.mark.guarantee("L3")
 def test_two_gateways_that_point_at_each_other_end(tmp_path: Path) -> None:
     with serving_gateway(tmp_path / "a") as first, serving_gateway(tmp_path / "b", ports=free_ports()) as second:
         for one, other in ((first, second), (second, first)):
@@ -153,6 +156,7 @@ def test_two_gateways_that_point_at_each_other_end(tmp_path: Path) -> None:
         assert len(second.usage()) <= 2
 
 
+@pytest.mark.guarantee("L4")
 def test_every_way_out_has_a_row(open_: ServingGateway, upstream: Upstream) -> None:
     open_.provide("hand", upstream.url)
     open_.provide("off", "http://127.0.0.1:1/v1")
@@ -193,6 +197,7 @@ def test_every_way_out_has_a_row(open_: ServingGateway, upstream: Upstream) -> N
     ]
 
 
+@pytest.mark.guarantee("L4")
 def test_a_gateway_that_is_told_to_stop_writes_the_last_rows_and_one_that_is_killed_has_the_others(
     open_: ServingGateway,
 ) -> None:

@@ -133,6 +133,7 @@ async def test_old_rows_go_and_the_others_stay(database: Database) -> None:
     assert said == ["usage: 1 rows older than 400 days were removed"]
 
 
+@pytest.mark.guarantee("L4")
 def test_rows_wait_while_the_database_is_away_and_too_many_are_counted(
     own_server: PostgresServer, tmp_path: Path
 ) -> None:
