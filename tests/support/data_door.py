@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from pointsman.core.data_key import DataKey
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
-from pointsman.core.model_table import ModelAccess, ModelTable
+from pointsman.core.model_table import Entry, ModelAccess, ModelTable
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations_record import OperationJournal
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
+from pointsman.proxy.stages import NO_STAGES
 from pointsman.testing import FakeClock
 from tests.support.raw_client import RawClient
 
@@ -49,7 +49,9 @@ class DataDoor:
         self.table = table
         self.is_open = True
         self.ledger: QuotaLedger = MemoryLedger()
-        self.keys: dict[bytes, tuple[DataKey, ModelTable]] = {}
+        self.stages = NO_STAGES
+        self.keys: dict[bytes, Entry] = {}
+        self.mark = b""
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()
         self._lines = io.StringIO()
@@ -76,9 +78,9 @@ class DataDoor:
 
     async def _open(self) -> None:
         self.log = OperationLog(lines=self._lines, wall_clock=time.time)
-        models = Models(self._access, time.time, is_open=self.is_open)
+        models = Models(self._access, time.time, is_open=self.is_open, mark=self.mark)
         self.journal = OperationJournal(self._told, wall_clock=time.time, clock=self.clock)
-        served = Served(models, self.ledger, journal=self.journal)
+        served = Served(models, self.ledger, journal=self.journal, stages=self.stages)
         self.listener = DataListener(self.log, self._is_healthy, served, limits=self._limits, clock=self.clock)
         await self.listener.serve(self._socket, self._context)
 

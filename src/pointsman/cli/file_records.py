@@ -40,7 +40,7 @@ def records_as_json(records: FileRecords) -> dict[str, Any]:
                 "candidates": [{"provider": c.provider_name, "model": c.model or None} for c in each.candidates],
                 "strategy": each.strategy,
                 "fallback": each.fallback or None,
-                "timeout_seconds": each.timeout_seconds,
+                "request_timeout_seconds": each.request_timeout_seconds,
             }
             for each in records.routes
         ],

@@ -38,8 +38,6 @@ class FileRecords:
     """Chains of the default account."""
     warnings: tuple[str, ...] = ()
     """Lines `FILE:LINE: what; next step`, for the caller to print."""
-    forwards_model: bool = False
-    """Whether the chains send the client's model name (`HideModels: false` of an appsettings.json)."""
     stats_on_data: bool = False
     """Whether `/stats/*` is on the data listener too, as InferRouter's clients expect it."""
 
@@ -88,11 +86,10 @@ def read_records(nodes: RecordNodes) -> tuple[FileRecords, tuple[Problem, ...]]:
         if each is not None and each.record.type == LOCAL_GGUF:
             _check_model_file(each, nodes.around.allow_degraded)
     known = {name: _keyless(each) for name, each in providers.items()}
-    forwards = nodes.around.forwards_model
     routes = _unique(
         "route",
         _entries(nodes, "route", nodes.routes, findings),
-        lambda each: read_chain(each, known, forwards_model=forwards),
+        lambda each: read_chain(each, known, forwards_model=nodes.around.forwards_model),
         findings,
     )
     warnings = tuple(each.describe(nodes.place) for each in sorted(set(findings.warnings)))
@@ -100,7 +97,6 @@ def read_records(nodes: RecordNodes) -> tuple[FileRecords, tuple[Problem, ...]]:
         tuple(each.record for each in known.values() if each is not None),
         tuple(each for each in routes.values() if each is not None),
         warnings,
-        forwards_model=forwards,
         stats_on_data=nodes.stats_on_data,
     )
     return records, tuple(sorted(set(findings.problems)))

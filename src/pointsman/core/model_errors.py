@@ -49,6 +49,22 @@ class InvalidKey(ListenerError):
     code = "invalid_api_key"
 
 
+class ModelNotAuthorized(ListenerError):
+    """The route exists, and this key or token may not use it."""
+
+    status = 403
+    text = "the key may not use this model"
+    code = "model_not_authorized"
+
+
+class LoopDetected(ListenerError):
+    """The request has been through this gateway before: a provider's base URL leads back to it."""
+
+    status = 508
+    text = "loop detected"
+    code = "loop_detected"
+
+
 class NoProviderAvailable(RouterError):
     """Nobody of a chain answered: all were skipped, or failed before a byte of theirs reached the client."""
 

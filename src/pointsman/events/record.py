@@ -92,6 +92,7 @@ class Record:
         "reason",
         "received",
         "request_id",
+        "route",
         "seconds",
         "sent",
         "status",
@@ -108,6 +109,8 @@ class Record:
         """As asked; it is made fit to be told when the event is formed."""
         self.protocol = protocol
         self.caller = ANYBODY
+        self.route = ""
+        """The one that was asked for; empty while, or when, none was found."""
         self.candidate: Candidate | None = None
         """Whom it was sent to; None while, or when, no route was chosen."""
         self.operation: OperationEnds | None = None
@@ -207,6 +210,8 @@ REASONS = {
     "no_model": "the route sends the client's model, and the request names none that can be sent",
     "no_such_model": "`model` names no route of the caller's",
     "invalid_key": "no key of the data listener's, or none that is valid",
+    "model_not_authorized": "the key or sandbox token may not use the route that `model` names",
+    "loop_detected": "the request has been through this gateway before",
     "malformed_request": "broken HTTP, or a body that is not what it claims to be",
     "request_timeout": "the client stopped sending in the middle of a request or a CONNECT",
     "body_too_large": "the request body exceeds its limit",

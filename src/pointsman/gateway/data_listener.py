@@ -13,6 +13,7 @@ from random import Random
 
 import msgspec
 
+from pointsman.core.attempts import Chain
 from pointsman.core.candidate import Bundle
 from pointsman.core.errors import RouterError
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
@@ -21,20 +22,21 @@ from pointsman.data_plane import FindEngine
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations_record import OperationJournal
 from pointsman.events.record import failed_handshake, peer_of
-from pointsman.gateway.listed_models import PATH as MODELS_PATH
-from pointsman.gateway.listed_models import ListedModels
+from pointsman.gateway.listed_models import MODELS_PATH, ListedModels
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.model_reception import Models
 from pointsman.proxy.reception import Admitted
 from pointsman.proxy.router import Front, Router
+from pointsman.proxy.stages import NO_STAGES, Stages
+from pointsman.routing.strategies import NO_STATE, StrategyState
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.openai_error import openai_error_body
 from pointsman.wire.request import Request, RequestHead
 from pointsman.wire.response import json_answer, own_lines
 
-_HEALTH = "/health"
+HEALTH_PATH = "/health"
 _CHECK_SECONDS = 2.0
 """A store that takes longer is as good as gone; what asks for health often waits for 3 s or more."""
 _CHECK_KEEPS = 1.0
@@ -49,6 +51,7 @@ class Served:
     ledger: QuotaLedger
     find_engine: FindEngine | None = None
     """For candidates that are model files; None where there are none."""
+    stages: Stages = NO_STAGES
     journal: OperationJournal | None = None
     """Where what becomes of requests is told."""
 
@@ -69,15 +72,21 @@ class DataListener:
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] | None = None,
     ) -> None:
+        self.served = served
+        self.limits = limits
+        self.state_of: Callable[[Chain], StrategyState] = lambda _: NO_STATE
+        """What a chain's strategy remembers now."""
         now = clock or asyncio.get_running_loop().time
         health = _Health(is_healthy, now)
         listed = ListedModels(lambda candidate, path: self._router.fetch(candidate, path), limits, now)
 
         def application(dispatcher: Dispatcher) -> _Paths:
             dispatcher.serve_chains(served.ledger, Random(), served.journal)  # noqa: S311  # breaks ties, protects nothing
+            self.state_of = dispatcher.state_of
+            dispatcher.pass_stages(served.stages)
             return _Paths(log, health, served.models, listed, dispatcher)
 
-        front = Front(served.models, application)
+        front = Front(served.models, application, served.models.mark)
         self._router = Router(Bundle(), log, limits=limits, find_engine=served.find_engine, clock=clock, front=front)
 
     async def serve(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
@@ -152,7 +161,7 @@ class _Paths:
     def admit(self, head: RequestHead) -> Admitted | _Own:
         """Inference is the dispatcher's. Raises RouterError."""
         path = head.target.partition("?")[0]
-        if path == _HEALTH:
+        if path == HEALTH_PATH:
             return _Own(self._health_answer)
         if path == MODELS_PATH or path.startswith(MODELS_PATH + "/"):
             _, table = self._models.known(head)

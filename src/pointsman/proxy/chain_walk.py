@@ -57,6 +57,10 @@ class Chains:
         self.rng = rng
         self._states: dict[tuple[str, str], StrategyState] = {}
 
+    def state_of(self, chain: Chain) -> StrategyState:
+        """What its strategy remembers now."""
+        return self._states.get((chain.account, chain.name), NO_STATE)
+
     def planned(self, chain: Chain, protocol: str) -> Plan:
         """Whom to try, and whom not; the strategy is asked once."""
         now = self.now()

@@ -23,7 +23,10 @@ from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.member_keys import MemberKeys
 from pointsman.proxy.reception import Admitted, Reception
+from pointsman.proxy.stages import NO_STAGES, Stages
 from pointsman.proxy.turns import Turns
+from pointsman.routing.pattern import dialect_of
+from pointsman.routing.strategies import NO_STATE, StrategyState
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.request import Request, RequestHead
 
@@ -54,6 +57,7 @@ class Dispatcher:
         self._turns = Turns()
         self._answering = Answering(limits)
         self._chains: Chains | None = None
+        self.pass_stages(NO_STAGES)
         self._journal: OperationJournal | None = None
 
     def serve_chains(self, ledger: QuotaLedger, rng: Random, journal: OperationJournal | None = None) -> None:
@@ -62,17 +66,26 @@ class Dispatcher:
         keys = MemberKeys(self._log.say)
         self._chains = Chains(self._backends, ledger, self._answering, keys, now=lambda: self._log.now, rng=rng)
 
+    def state_of(self, chain: Chain) -> StrategyState:
+        """What a chain's strategy remembers now."""
+        return NO_STATE if self._chains is None else self._chains.state_of(chain)
+
+    def pass_stages(self, stages: Stages) -> None:
+        """Ask these around each request from now on."""
+        self._before, self._after = stages.before, stages.after
+
     def admit(self, head: RequestHead) -> Admitted:
         """Decide from the head alone. Raises RouterError."""
         return self._reception.admit(head)
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
         """Note a request that was never served, and answer it."""
-        refusal = self._refusal(error, inside=True)
+        refusal, protocol = self._refusal(error, inside=True), ""
         if head is not None:
             refusal.method, refusal.path = head.method, head.target
+            protocol = dialect_of(head.target)
         self._log.append(refusal)
-        return self._reception.error_answer(error, refusal.request_id, 0, protocol="", keep_alive=False)
+        return self._reception.error_answer(error, refusal.request_id, 0, protocol=protocol, keep_alive=False)
 
     def refused_connection(self, error: RouterError, peer: object) -> bytes:
         """Note a client that did not get as far as the door, and answer it."""
@@ -120,20 +133,24 @@ class Dispatcher:
             record.seconds = self._clock() - started
             record.finish_operation()  # first: the log takes the meter out of the record
             self._log.append(record)
+            for stage in self._after:
+                stage(record)
 
     async def _call(self, admitted: Admitted, request: Request, client: ClientConnection, record: Record) -> None:
         if len(request.body) > _LARGE_BODY:
             await self._turns.wait()
         target = admitted.choose(request.body)
+        record.route = target.name if isinstance(target, Chain) else target.route
+        operation = self._told(record, target.fallback if isinstance(target, Chain) else None)
+        for stage in self._before:
+            await stage(request, record)
         path = admitted.target.path + admitted.target.query
         if type(target) is Chain:
             if self._chains is None:
                 raise UpstreamProtocol("chains are not served here")
-            operation = self._told(record, target.name, target.fallback)
             await ChainWalk(self._chains, target, client, record, operation).run(request, path)
             return
         candidate = cast(Candidate, target)
-        operation = self._told(record, candidate.route)
         if operation is not None:
             operation.calling(candidate.provider, candidate.model)
         record.candidate = candidate
@@ -145,11 +162,11 @@ class Dispatcher:
         finally:
             response.close()
 
-    def _told(self, record: Record, route: str, fallback: Member | None = None) -> Operation | None:
+    def _told(self, record: Record, fallback: Member | None) -> Operation | None:
         """The journal's account of a request that is accepted now."""
         if self._journal is None:
             return None
-        subject = Subject(record.request_id, record.caller.account, route)
+        subject = Subject(record.request_id, record.caller.account, record.route)
         record.operation = operation = self._journal.started(subject, fallback)
         return operation
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pointsman.config.time_zones import zone_named
 from pointsman.core.forecast import runs_dry_at
 from pointsman.core.quota import Counters, Quota, QuotaKey
 from pointsman.core.quota_window import Day, day_at
+from pointsman.core.time_zones import zone_named
 from pointsman.proxy.ledger import QuotaLedger
 
 

@@ -52,6 +52,8 @@ class Front:
     reception: Reception
     application: Callable[[Dispatcher], Application]
     """Gets what serves the requests that the reception takes in."""
+    mark: bytes = b""
+    """The gateway's (`routing.hops`)."""
 
 
 class Router:
@@ -74,7 +76,7 @@ class Router:
         self._resolver = Resolver()
         self._pool = Pool(limits, self._sweep, self._resolver)
         self.routes = RouteTable(bundle)
-        http = HttpBackend(self._pool, limits, self._sweep)
+        http = HttpBackend(self._pool, limits, self._sweep, b"" if front is None else front.mark)
         self._backends: dict[str, Backend] = {"http": http, "https": http, "mock": MockBackend(limits)}
         if find_engine is not None:
             self._backends["gguf"] = EngineBackend(self._pool, limits, self._sweep, find_engine)

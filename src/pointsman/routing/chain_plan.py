@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pointsman.core.attempts import Chain, Member, Plan, Skipped
 from pointsman.core.quota import Counters
 from pointsman.core.quota_window import MINUTE_SECONDS, minute_of, next_midnight
-from pointsman.routing.recovery import zone_named
+from pointsman.core.time_zones import zone_named
 from pointsman.routing.strategies import StrategyState, strategy_named
 
 

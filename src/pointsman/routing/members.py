@@ -6,7 +6,7 @@ the same thing. The keys are here; whether a named file exists is for whoever re
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 import msgspec
@@ -18,8 +18,8 @@ from pointsman.core.profiles import LOCAL_GGUF, LOCAL_PROTOCOLS, MOCK, known_pro
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.core.provider import Provider
 from pointsman.core.quota import DEFAULT_ZONE, Quota
-from pointsman.core.route import LONGEST_MODEL, Route
-from pointsman.routing.recovery import zone_named
+from pointsman.core.route import DEFAULT_REQUEST_TIMEOUT_SECONDS, LONGEST_MODEL, Route
+from pointsman.core.time_zones import zone_named
 from pointsman.routing.resolve import Unresolvable, base_url_of, key_of
 
 MODEL = "MODEL"
@@ -32,8 +32,6 @@ ERROR_MAPPINGS = "ERROR_MAPPINGS"
 KEY_FILE = "KEY_FILE"
 
 DEFAULT_ERROR_CODE_PATH = "error.code"
-DEFAULT_REQUEST_TIMEOUT = 300.0
-"""Seconds until commit, where the route names none (DESIGN section 5)."""
 MOST_REQUESTS = 1_000_000_000
 """Of any quota; more is a slip."""
 MOST_MAPPINGS = 64
@@ -77,7 +75,6 @@ def chain_of(
     route: Route,
     providers: Mapping[str, Provider],
     *,
-    forwards_model: bool = False,
     left_out: Callable[[str, Unresolvable], None] | None = None,
 ) -> Chain:
     """A chain route with the records that its account has now. No fallback is allowed.
@@ -96,7 +93,9 @@ def chain_of(
     def resolved(name: str, model: str = "") -> Member | None:
         try:
             record = _record(route, providers, name)
-            return member_of(record, model, route.name, forwards_model=forwards_model)
+            member = member_of(record, model, route.name, forwards_model=route.forwards_model)
+            candidate = replace(member.candidate, timeout_seconds=float(route.timeout_seconds))
+            return replace(member, candidate=candidate)
         except Unresolvable as error:
             if left_out is None:
                 raise
@@ -109,8 +108,8 @@ def chain_of(
     _check_distinct(route, found)
     if not found and fallback is None:
         raise Unresolvable(f"no provider of chain {route.name} can be used; mend the records of its providers")
-    timeout = float(route.timeout_seconds) or DEFAULT_REQUEST_TIMEOUT
-    return Chain(route.account, route.name, found, route.strategy, fallback, timeout, forwards_model)
+    timeout = float(route.request_timeout_seconds or DEFAULT_REQUEST_TIMEOUT_SECONDS)
+    return Chain(route.account, route.name, found, route.strategy, fallback, timeout, route.forwards_model)
 
 
 def _check_distinct(route: Route, members: Sequence[Member]) -> None:

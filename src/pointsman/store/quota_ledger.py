@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from pointsman.config.time_zones import zone_named
 from pointsman.core.quota import Counters, LedgerUnavailable, Quota, QuotaKey, Reservation
 from pointsman.core.quota_book import DayCount, Exhausted, QuotaBook
 from pointsman.core.quota_window import DayCalendar, minute_of
+from pointsman.core.time_zones import zone_named
 from pointsman.store import quota_statements as statements
 
 PATIENCE_SECONDS = 1.0

@@ -109,6 +109,10 @@ class SqlReader:
                 _raise_altered(row.name, value.key)
         return credentials
 
+    async def provider_names(self, account: str) -> Sequence[str]:
+        statement = select(providers.c.name).where(providers.c.account == account).order_by(providers.c.name)
+        return list((await self._execute(statement)).scalars())
+
     async def count_providers(self, account: str) -> int:
         statement = select(func.count()).select_from(providers).where(providers.c.account == account)
         return int((await self._execute(statement)).scalar_one())

@@ -82,16 +82,15 @@ routes:
             "fast",
             "",
             "",
-            250,
             version=1,
             kind="chain",
             candidates=(RouteCandidate("groq"), RouteCandidate("gemini", "other")),
             strategy="least_used",
             fallback="local",
+            request_timeout_seconds=250,
         ),
     )
     assert settings.warnings == ()
-    assert not settings.records.forwards_model
     assert not settings.records.stats_on_data
 
 

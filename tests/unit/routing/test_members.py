@@ -217,9 +217,9 @@ def test_no_refusal_repeats_a_value_that_may_be_a_secret() -> None:
 # Chains
 
 
-def route(*candidates: str | tuple[str, str], fallback: str = "", timeout: int = 0) -> Route:
+def route(*candidates: str | tuple[str, str], fallback: str = "") -> Route:
     listed = tuple(RouteCandidate(each) if isinstance(each, str) else RouteCandidate(*each) for each in candidates)
-    return Route("default", "fast", "", "", timeout, 1, CHAIN, listed, "least_used", fallback)
+    return Route("default", "fast", "", "", 0, 1, CHAIN, listed, "least_used", fallback)
 
 
 def named(name: str, provider: Provider) -> Provider:
@@ -256,9 +256,11 @@ def test_a_chain_without_a_fallback_is_allowed() -> None:
     assert chain_of(route("a"), RECORDS).fallback is None
 
 
-def test_a_chain_has_the_routes_timeout_and_may_forward_the_clients_model() -> None:
-    chain = chain_of(route("a", timeout=7), RECORDS, forwards_model=True)
+def test_a_chain_has_the_routes_timeouts_and_may_forward_the_clients_model() -> None:
+    given = replace(route("a"), timeout_seconds=5, request_timeout_seconds=7, forwards_model=True)
+    chain = chain_of(given, RECORDS)
     assert (chain.request_timeout_seconds, chain.forwards_model) == (7.0, True)
+    assert [each.candidate.timeout_seconds for each in chain.members] == [5.0]
 
 
 @pytest.mark.parametrize(
