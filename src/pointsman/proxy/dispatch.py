@@ -8,7 +8,7 @@ from typing import cast
 from pointsman.core.attempts import Chain, Member
 from pointsman.core.candidate import Candidate
 from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol
-from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED, INTERNAL_ERROR
+from pointsman.core.event_kinds import INFER_CANCELLED, INTERNAL_ERROR
 from pointsman.core.fault_place import fault_place
 from pointsman.core.limits import Limits
 from pointsman.events.operation_log import OperationLog
@@ -122,7 +122,7 @@ class Dispatcher:
         except RouterError as error:
             self._answer_error(error, client, record)
         except asyncio.CancelledError:
-            if record.kind is not INFER_COMPLETED or not record.heard_out:
+            if not record.heard_out:
                 record.kind, record.reason = INFER_CANCELLED, client.left_because
             raise
         except Exception as error:
