@@ -26,8 +26,7 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations_record import OperationJournal
 from pointsman.events.record import failed_handshake, peer_of
 from pointsman.gateway.data_watching import Look, WatchedPaths
-from pointsman.gateway.listed_models import PATH as MODELS_PATH
-from pointsman.gateway.listed_models import ListedModels
+from pointsman.gateway.listed_models import MODELS_PATH, ListedModels
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.ledger import QuotaLedger

@@ -35,7 +35,7 @@ from pointsman.core.quota import Counters, QuotaKey
 from pointsman.core.route import ALIAS, CHAIN, LONGEST_MODEL, Route
 from pointsman.core.secret import Secret
 from pointsman.gateway.data_listener import HEALTH_PATH, DataListener
-from pointsman.gateway.listed_models import PATH as MODELS_PATH
+from pointsman.gateway.listed_models import MODELS_PATH
 from pointsman.proxy.forwarded_models import model_to_forward
 from pointsman.proxy.model_reception import told_of
 from pointsman.routing.chain_plan import earliest_recovery
