@@ -17,6 +17,7 @@ from pointsman.core.quota_window import Day
 from pointsman.gateway.provider_health import Target
 from pointsman.proxy.live_quotas import LiveQuota
 from tests.support.chain_requests import MIDNIGHT
+from tests.support.data_door import DataDoor
 from tests.support.door import candidate
 from tests.support.rest import BEARER, OPENAI, RunningApi
 from tests.support.watched_api import watched_api
@@ -31,7 +32,8 @@ NAMES = st.sampled_from(["mocked", "inference.local", "a", "openai", "no-such"])
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApi]:
-    with watched_api(tmp_path_factory.mktemp("document")) as (api, watched):
+    with watched_api(tmp_path_factory.mktemp("document")) as (api, watched), DataDoor() as data:
+        api.running.control.explain.look_at(data.listener)
         day = Day("2026-12-01", "2026-12-02", MIDNIGHT, MIDNIGHT + 86400)
         watched.rows.append(LiveQuota(QuotaKey("default", "mocked"), Quota(2), Counters(1), day, MIDNIGHT + 3600))
         watched.targets += [Target("mocked", candidate("mock://a")), Target("nowhere", None)]
@@ -131,6 +133,7 @@ RIGHT: dict[str, Any] = {
     "create_sandbox_token": {"name": "box"},
     "create_key": {"name": "laptop"},
     "create_account": {"name": "team"},
+    "explain": {"model": "inference.local", "header_names": ["accept"]},
 }
 
 

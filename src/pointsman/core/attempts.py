@@ -73,7 +73,8 @@ class Skipped:
 
     provider: str
     reason: str
-    """`quota_daily`, `quota_minute`, `exhausted`, `no_weight`, `dialect`, `auth_error` or `uncounted`."""
+    """`quota_daily`, `quota_minute`, `exhausted`, `no_weight`, `dialect`, `uncounted`, `no_model`, or the
+    `ErrorCategory` that an attempt ended in."""
     until: float = 0.0
     """Seconds since the epoch when it may be tried again; 0 when nobody knows."""
 

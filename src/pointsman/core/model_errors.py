@@ -34,6 +34,13 @@ class NoSuchModel(ListenerError):
     code = "model_not_found"
 
 
+class NoModel(ListenerError):
+    """The route sends on the client's model name, and there is none that can be sent."""
+
+    text = "the request names no model"
+    code = "missing_required_parameter"
+
+
 class InvalidKey(ListenerError):
     """No key, or none that is valid."""
 
@@ -65,8 +72,9 @@ class NoProviderAvailable(RouterError):
     text = "no provider available"
     code = "no_provider_available"
     told = "no provider of this model can answer at present; try again later"
+    reason = "exhausted"
 
-    def __init__(self, retry_after_seconds: float | None) -> None:
-        super().__init__()
+    def __init__(self, retry_after_seconds: float | None, detail: str = "") -> None:
+        super().__init__(detail)
         self.retry_after_seconds = retry_after_seconds
         """When the first of them may be tried again; None when nobody knows."""

@@ -22,6 +22,7 @@ from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.data_composition import data_side
+from pointsman.gateway.explain import Explain
 from pointsman.gateway.file_layer import FileLayer
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.keys import Keys
@@ -63,6 +64,7 @@ def make_control_plane(
         keys=Keys(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         accounts=Accounts(store, clock),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
+        explain=Explain(store, clock),
         authenticator=Authenticator(store, admin_token, clock),
         clock=clock,
         started_at=clock(),
@@ -95,6 +97,7 @@ async def run_gateway(loaded: Loaded) -> int:
         stack.push_async_callback(grpc_server.close)
         grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)
         side = await stack.enter_async_context(data_side(lambda: configuration.settings, store, control.healthy, log))
+        control.explain.look_at(side.listener)
         await side.listener.serve(sockets.data, ssl_context(settings.tls))
         api = build_api(control, VERSION, log.say, watching=side.watched)
         control_server = ControlServer(api, sockets.control, ssl_context(settings.tls))

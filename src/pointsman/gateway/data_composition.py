@@ -56,23 +56,23 @@ async def data_side(
         is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
         models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
         engines = await stack.enter_async_context(local_engines())
-        served = Served(models, await _open_ledger(settings, stack), engines)
+        ledger = await _open_ledger(settings, stack)
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(
             targets_of_records(store),
             is_healthy,
             lambda: listener.open_connections,
-            live_rows=rows_of_records(store, served.ledger, time.time),
+            live_rows=rows_of_records(store, ledger, time.time),
             engines=engines,
         )
         kept = settings.operation_log
+        are_open = settings.auth.metrics == "none"
         watched = stack.enter_context(
-            watching(
-                kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=settings.auth.metrics == "none"
-            )
+            watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
-        listener = DataListener(log, is_healthy, served, watched=paths)
+        served = Served(models, ledger, engines, journal=watched.journal, watched=paths)
+        listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
         yield DataSide(listener, watched, routes.refresh)
 

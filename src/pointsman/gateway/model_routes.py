@@ -7,6 +7,7 @@ the default route, has changed, which is asked a few times a second; requests ne
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 
 from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError
@@ -83,7 +84,7 @@ class ModelRoutes:
         provider = providers.get(route.provider_name)
         if provider is None:
             raise Unresolvable(f"there is no provider {route.provider_name}")
-        return resolve(route, provider).candidate()
+        return replace(resolve(route, provider).candidate(), provider=provider.name)
 
     def _tell(self, account: str, name: str, problem: str) -> None:
         if problem != self._told.get((account, name), ""):

@@ -54,6 +54,11 @@ class _AdmittedModel(Admitted):
         return found
 
 
+def told_of(error: RouterError) -> str:
+    """What a client of the data listener reads of an error."""
+    return error.told if isinstance(error, ListenerError | NoProviderAvailable) else error.text
+
+
 def not_served(model: str | None, table: ModelTable) -> ListenerError:
     """Why a model leads nowhere for whoever has this table. No name is hinted at that they may not use."""
     if model is None:
@@ -84,7 +89,10 @@ class Models:
 
     def admit(self, head: RequestHead) -> Admitted:
         """Match a request by its head. Raises MalformedRequest, UnknownPath or InvalidKey."""
-        caller, table = self.known(head)
+        return self.admitted(head, *self.known(head))
+
+    def admitted(self, head: RequestHead, caller: Caller, table: ModelTable) -> Admitted:
+        """The same for a sender who is known. Raises UnknownPath."""
         path, mark, query = head.target.partition("?")
         try:
             protocol = match_pattern(head.method, path, table.speaks)
@@ -126,13 +134,15 @@ class Models:
             raise ModelNotAuthorized("this key may not call models; ask whoever runs this gateway for one that may")
         return entry.caller, entry.table
 
+    def of_account(self, account: str) -> ModelTable:
+        """All routes of an account."""
+        return self._access().accounts.get(account, NO_MODELS)
+
     def error_answer(
         self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool
     ) -> bytes:
         """The dialect's own error object."""
-        own, message = own_lines(request_id, attempts), error.text
-        if isinstance(error, ListenerError | NoProviderAvailable):
-            message = error.told
+        own, message = own_lines(request_id, attempts), told_of(error)
         if isinstance(error, NoProviderAvailable) and error.retry_after_seconds is not None:
             own += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after_seconds))
         if protocol == P.MESSAGES:

@@ -61,6 +61,8 @@ def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> list[b
         pieces: Pieces = ()
     else:
         pieces = splice_model(call.body, template.model, limits.json_keys)
+        if call.keeps_model:  # it may be spelled with escapes
+            pieces = (call.body,)
     return template.encode(method, call.path, call.head.values, pieces)
 
 
