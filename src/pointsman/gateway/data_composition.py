@@ -71,15 +71,14 @@ async def data_side(
             engines=engines,
         )
         kept = settings.operation_log
+        are_open = settings.auth.metrics == "none"
         watched = stack.enter_context(
-            watching(
-                kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=settings.auth.metrics == "none"
-            )
+            watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
         stages = Stages(usage_record=usage.record)
-        served = Served(models, ledger, engines, journal=watched.journal, stages=stages)
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
-        listener = DataListener(log, is_healthy, served, watched=paths)
+        served = Served(models, ledger, engines, stages, watched.journal, paths)
+        listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
         yield DataSide(listener, watched, routes.refresh)
 
