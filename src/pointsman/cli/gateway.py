@@ -29,6 +29,7 @@ _HELP = {
     "key_file": ("FILE", "Key of the credentials at rest. Made at first start."),
     "auth.grpc": ("token|none", "none asks nobody for a token; on loopback only."),
     "auth.data": ("auto|keys|none", "Whether clients of models need a key; auto: not on loopback."),
+    "auth.metrics": ("token|none", "none asks nobody for a token at /metrics."),
     "public_data_url": ("URL", "The data listener as sandboxes on other machines reach it."),
     "secrets_dir": ("DIR", "Where the files with the keys of providers are."),
     "default_route": ("NAME", "Where a model name leads that names no route."),

@@ -7,7 +7,12 @@ PREFIX = "POINTSMAN_"
 """Of the environment variables."""
 
 
-_OPTIONS = {"auth.grpc": "--grpc-auth", "auth.data": "--data-auth", "tls.client_ca": "--client-ca"}
+_OPTIONS = {
+    "auth.grpc": "--grpc-auth",
+    "auth.data": "--data-auth",
+    "auth.metrics": "--metrics-auth",
+    "tls.client_ca": "--client-ca",
+}
 """Of keys whose option is not spelt as they are."""
 
 
@@ -44,7 +49,7 @@ KEYS = (
     SettingKey(
         "listen.data",
         "127.0.0.1:8780",
-        "Listener for clients of models. This version serves `GET /health` there.",
+        "Listener for clients of models.",
         "0.0.0.0:8780",
     ),
     SettingKey("listen.control", "127.0.0.1:8781", "Listener of the REST interface.", "127.0.0.1:0"),
@@ -79,6 +84,13 @@ KEYS = (
         "`keys`: every client of models carries one. `none`: nobody is asked, and everybody is the account `default`. "
         "`auto`: `none` while `listen.data` is on loopback, else `keys`.",
         "keys",
+    ),
+    SettingKey(
+        "auth.metrics",
+        "`token`",
+        "`token`: whoever reads `/metrics` carries the admin's. `none`: nobody is asked there, for a scraper without a "
+        "token; names of accounts, routes and providers are then for all who reach `listen.control`.",
+        "none",
     ),
     SettingKey(
         "public_data_url",

@@ -52,6 +52,8 @@ class AuthSettings:
     grpc: Literal["token", "none"] = "token"
     data: Literal["auto", "keys", "none"] = "auto"
     """`auto`: `none` while the data listener is on loopback, else `keys`."""
+    metrics: Literal["token", "none"] = "token"
+    """Of `/metrics` on the control listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Settings:
             "key_file": str(self.key_file),
             "auth.grpc": self.auth.grpc,
             "auth.data": self.auth.data,
+            "auth.metrics": self.auth.metrics,
             "public_data_url": self.public_data_url,
             "secrets_dir": str(self.secrets_dir),
             "default_route": self.default_route,
@@ -237,7 +240,18 @@ class _Reader:
                 self._complaints.about(
                     self._given["auth.data"], "auth.data is neither auto, keys nor none", "write auto"
                 )
-        return AuthSettings(grpc, data)
+        return AuthSettings(grpc, data, self._metrics_auth())
+
+    def _metrics_auth(self) -> Literal["token", "none"]:
+        match self._text("auth.metrics"):
+            case None | "token":
+                return "token"
+            case "none":
+                return "none"
+            case _:
+                given = self._given["auth.metrics"]
+                self._complaints.about(given, "auth.metrics is neither token nor none", "write token")
+                return "token"
 
     def _keep_days(self) -> int:
         text = self._text("operation_log.keep_days")

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import cast
 
+from pointsman.config.secrets import SecretUnreadable
 from pointsman.core.attempts import Chain, Member
 from pointsman.core.candidate import Candidate
-from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol
+from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol, UpstreamUnavailable
 from pointsman.core.event_kinds import INFER_CANCELLED, INTERNAL_ERROR
 from pointsman.core.fault_place import fault_place
 from pointsman.core.limits import Limits
@@ -150,7 +151,7 @@ class Dispatcher:
                 raise UpstreamProtocol("chains are not served here")
             await ChainWalk(self._chains, target, client, record, operation).run(request, path)
             return
-        candidate = cast(Candidate, target)
+        candidate = target if type(target) is Candidate else self._with_key(cast(Member, target))
         if operation is not None:
             operation.calling(candidate.provider, candidate.model)
         record.candidate = candidate
@@ -169,6 +170,15 @@ class Dispatcher:
         subject = Subject(record.request_id, record.caller.account, record.route)
         record.operation = operation = self._journal.started(subject, fallback)
         return operation
+
+    def _with_key(self, member: Member) -> Candidate:
+        """A direct route's, whose key is in a file. Raises UpstreamUnavailable."""
+        if self._chains is None:
+            raise UpstreamProtocol("keys in files are not read here")
+        try:
+            return self._chains.keys.candidate(member)
+        except SecretUnreadable as error:
+            raise UpstreamUnavailable(f"the key of provider {member.provider}: {error}") from None
 
     def _answer_error(self, error: RouterError, client: ClientConnection, record: Record) -> None:
         record.fail(error)

@@ -26,6 +26,7 @@ GOOD = {
     "key_file": "/keys/k",
     "auth.grpc": "none",
     "auth.data": "keys",
+    "auth.metrics": "none",
     "public_data_url": "https://gateway.example:8780/v1",
     "secrets_dir": "/secrets",
     "default_route": "fast",
@@ -104,6 +105,7 @@ def test_the_names_of_variables_and_options_are_these() -> None:
         ("POINTSMAN_KEY_FILE", "--key-file"),
         ("POINTSMAN_AUTH__GRPC", "--grpc-auth"),
         ("POINTSMAN_AUTH__DATA", "--data-auth"),
+        ("POINTSMAN_AUTH__METRICS", "--metrics-auth"),
         ("POINTSMAN_PUBLIC_DATA_URL", "--public-data-url"),
         ("POINTSMAN_SECRETS_DIR", "--secrets-dir"),
         ("POINTSMAN_DEFAULT_ROUTE", "--default-route"),
@@ -258,13 +260,14 @@ def test_variables_of_others_are_left_alone(name: str, tmp_path: Path) -> None:
 
 
 def test_everything_that_is_wrong_is_told_at_once_in_order(tmp_path: Path) -> None:
-    text = "listen: {data: x}\nkeyfile: y\nauth:\n  grpc: maybe\ndatabase_url: mysql://h/d\n"
+    text = "listen: {data: x}\nkeyfile: y\nauth:\n  grpc: maybe\n  metrics: open\ndatabase_url: mysql://h/d\n"
     lines = told(tmp_path, text, {"POINTSMAN_LISTEN__CONTROL": "8781"}, listen__grpc="example.com:1")
     assert [line.partition("; ")[0] for line in lines] == [
         f"{FILE}:1: listen.data is not HOST:PORT",
         f"{FILE}:2: unknown key keyfile",
         f"{FILE}:4: auth.grpc is neither token nor none",
-        f"{FILE}:5: database_url has no scheme that is known",
+        f"{FILE}:5: auth.metrics is neither token nor none",
+        f"{FILE}:6: database_url has no scheme that is known",
         "POINTSMAN_LISTEN__CONTROL: listen.control is not HOST:PORT",
         "--listen-grpc: listen.grpc has a name or a broken address where an IP address belongs",
     ]
