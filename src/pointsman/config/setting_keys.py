@@ -49,7 +49,7 @@ KEYS = (
     SettingKey(
         "listen.data",
         "127.0.0.1:8780",
-        "Listener for clients of models. This version serves `GET /health` there.",
+        "Listener for clients of models.",
         "0.0.0.0:8780",
     ),
     SettingKey("listen.control", "127.0.0.1:8781", "Listener of the REST interface.", "127.0.0.1:0"),
@@ -117,6 +117,13 @@ KEYS = (
         "/var/log/pointsman",
     ),
     SettingKey("operation_log.keep_days", "30", "Days that they are kept, from 1 to 3650.", "30", is_number=True),
+    SettingKey(
+        "usage_keep_days",
+        "400",
+        "Days that the database keeps a row for each request, from 1 to 3650.",
+        "400",
+        is_number=True,
+    ),
     SettingKey(
         "tls.cert",
         "no TLS",

@@ -1,6 +1,6 @@
 """The gateway's data listener: the data plane of the door, for clients that come without a tunnel.
 
-Owns the paths that it answers itself: `/health` and, by `listed_models`, `/v1/models`. Others of ours are
+Owns the paths that it answers itself: `/health`, and `/v1/models` by `listed_models`. Others of ours are
 `data_watching`'s, inference is `proxy.dispatch`'s by the rules of `proxy.model_reception`; sockets, grammar, deadlines
 and bounds are `proxy.server`'s.
 """

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import cast
 
+from pointsman.config.secrets import SecretUnreadable
 from pointsman.core.attempts import Chain, Member
 from pointsman.core.candidate import Candidate
-from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol
+from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol, UpstreamUnavailable
 from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED, INTERNAL_ERROR
 from pointsman.core.fault_place import fault_place
 from pointsman.core.limits import Limits
@@ -150,8 +151,8 @@ class Dispatcher:
             operation = self._told(record, target.name, target.fallback)
             await ChainWalk(self._chains, target, client, record, operation).run(request, path)
             return
-        candidate = cast(Candidate, target)
-        operation = self._told(record, candidate.route)
+        operation = self._told(record, record.route)
+        candidate = target if type(target) is Candidate else self._with_key(cast(Member, target))
         if operation is not None:
             operation.calling(candidate.provider, candidate.model)
         record.candidate = candidate
@@ -170,6 +171,15 @@ class Dispatcher:
         subject = Subject(record.request_id, record.caller.account, route)
         record.operation = operation = self._journal.started(subject, fallback)
         return operation
+
+    def _with_key(self, member: Member) -> Candidate:
+        """A direct route's, whose key is in a file. Raises UpstreamUnavailable."""
+        if self._chains is None:
+            raise UpstreamProtocol("keys in files are not read here")
+        try:
+            return self._chains.keys.candidate(member)
+        except SecretUnreadable as error:
+            raise UpstreamUnavailable(f"the key of provider {member.provider}: {error}") from None
 
     def _answer_error(self, error: RouterError, client: ClientConnection, record: Record) -> None:
         record.fail(error)
