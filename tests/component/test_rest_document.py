@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from tests.support.data_door import DataDoor
 from tests.support.rest import BEARER, OPENAI, RunningApi, rest_api
 
 VALUES = st.recursive(
@@ -23,7 +24,8 @@ NAMES = st.sampled_from(["mocked", "inference.local", "a", "openai", "no-such"])
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApi]:
-    with rest_api(tmp_path_factory.mktemp("document")) as api:
+    with rest_api(tmp_path_factory.mktemp("document")) as api, DataDoor() as data:
+        api.running.control.explain.look_at(data.listener)
         api.running.provide()
         api.running.point()
         yield api
@@ -115,6 +117,7 @@ RIGHT: dict[str, Any] = {
     "create_sandbox_token": {"name": "box"},
     "create_key": {"name": "laptop"},
     "create_account": {"name": "team"},
+    "explain": {"model": "inference.local", "header_names": ["accept"]},
 }
 
 

@@ -76,7 +76,9 @@ class PostgresServer:
 
     def _certify(self) -> None:
         certificate = self.authority.issue_cert("localhost")
-        certificate.cert_chain_pems[0].write_to_path(self.directory / "server.crt")
+        chain = self.directory / "server.crt"
+        certificate.cert_chain_pems[0].write_to_path(chain)
+        chain.chmod(0o644)  # whatever the umask: the server is another user's
         key = self.directory / "server.key"
         certificate.private_key_pem.write_to_path(key)
         key.chmod(0o600)

@@ -13,7 +13,8 @@ from tests.support import evidence
 from tests.support.client_commands import run_client
 from tests.support.processes import POINTSMAN, run_to_end
 
-_READY = re.compile(r"pointsman: ready data=(\S+) .*grpc=(\S+)")
+_READY = re.compile(r"pointsman: ready ")
+_PLACE = re.compile(r"(\w+)=(\S+):(\d+)")
 _LISTENERS = ("--listen-data", "--listen-control", "--listen-grpc")
 
 
@@ -27,8 +28,9 @@ class OperatedGateway:
         assert process.stderr is not None
         for line in process.stderr:
             self.lines.append(line)
-            if match := _READY.search(line):
-                self.data, self.url = match[1], f"http://{match[2]}"
+            if _READY.search(line):
+                self.ports = {name: int(port) for name, _, port in _PLACE.findall(line)}
+                self.url = f"http://127.0.0.1:{self.ports['grpc']}"
                 break
         else:
             raise AssertionError(f"the gateway did not start: {self.lines}")

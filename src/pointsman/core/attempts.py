@@ -44,6 +44,11 @@ class Member:
     key_file: str = ""
     """Where the candidate's key is read for every attempt; empty when the candidate carries it, or needs none."""
 
+    @property
+    def route(self) -> str:
+        """The route's name."""
+        return self.candidate.route
+
     def speaks(self, protocol: str) -> bool:
         """Whether it can be asked in a dialect."""
         return self.candidate.speaks(protocol)
@@ -80,7 +85,8 @@ class Skipped:
 
     provider: str
     reason: str
-    """`quota_daily`, `quota_minute`, `exhausted`, `no_weight`, `dialect`, `auth_error` or `uncounted`."""
+    """`quota_daily`, `quota_minute`, `exhausted`, `no_weight`, `dialect`, `uncounted`, `no_model`, or the
+    `ErrorCategory` that an attempt ended in."""
     until: float = 0.0
     """Seconds since the epoch when it may be tried again; 0 when nobody knows."""
 

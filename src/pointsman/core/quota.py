@@ -14,6 +14,11 @@ class Quota:
     reset_timezone: str = DEFAULT_ZONE
     """An IANA name: the day begins at midnight there, whether it has 23, 24 or 25 hours."""
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is anything to overrun."""
+        return self.daily_requests > 0 or self.requests_per_minute > 0
+
 
 UNLIMITED = Quota()
 

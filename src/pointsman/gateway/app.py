@@ -1,4 +1,4 @@
-"""Composes the gateway: the store, the control plane, and the three listeners."""
+"""Composes the gateway: the store, the control plane, and the three listeners. `data_composition` is behind data."""
 
 import asyncio
 import contextlib
@@ -10,45 +10,39 @@ import uuid
 from collections.abc import Callable
 
 from pointsman.config.listen_address import Address
-from pointsman.config.settings import DEFAULT_LISTEN, Settings
+from pointsman.config.reload import Loaded
+from pointsman.config.settings import DEFAULT_LISTEN
 from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.core.secret import Secret
 from pointsman.core.version import VERSION
-from pointsman.data_plane import local_engines
 from pointsman.events.log_files import NO_EVENT_LOG, operation_log
 from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.admin_token import load_or_make_admin_token
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
-from pointsman.gateway.data_listener import DataListener, Served
+from pointsman.gateway.data_composition import data_side
+from pointsman.gateway.explain import Explain
 from pointsman.gateway.file_layer import FileLayer
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.keys import Keys
 from pointsman.gateway.listeners import bind_sockets, ssl_context
-from pointsman.gateway.model_routes import ModelRoutes, following
+from pointsman.gateway.live_configuration import LiveConfiguration
 from pointsman.gateway.probe import Prober
-from pointsman.gateway.provider_health import stored_targets
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
 from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
-from pointsman.gateway.watching import Sources, watching
 from pointsman.proxy.background import running
 from pointsman.proxy.memory import freeze_garbage
-from pointsman.proxy.model_reception import Models
 from pointsman.proxy.process import bound_address, open_files, ready_text, until_signalled
 from pointsman.store.interface import Store
-from pointsman.store.quota_ledger import SqlQuotaLedger
-from pointsman.store.quota_postgresql import open_postgresql_ledger
-from pointsman.store.quota_sqlite import open_sqlite_ledger
 from pointsman.store.settings import StoreSettings
 from pointsman.store.sql import open_store
 
 _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
-_QUOTA_FILE = "quota.db"
 DEFAULT_DATA_URL = f"http://{DEFAULT_LISTEN.data}/v1"
 _FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMITS.connections + 256
 """As many clients as the listeners take, and our own: the database, upstreams that are verified, libraries."""
@@ -70,14 +64,20 @@ def make_control_plane(
         keys=Keys(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         accounts=Accounts(store, clock),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
+        explain=Explain(store, clock),
         authenticator=Authenticator(store, admin_token, clock),
         clock=clock,
         started_at=clock(),
     )
 
 
-async def run_gateway(settings: Settings) -> int:
-    """The gateway, until SIGINT or SIGTERM. Returns the exit status. Raises CannotStart and ControlError."""
+async def run_gateway(loaded: Loaded) -> int:
+    """The gateway, until SIGINT or SIGTERM; SIGHUP lets it read its configuration again.
+
+    Returns the exit status. Raises CannotStart and ControlError.
+    """
+    settings = loaded.settings
+    hung_up, _ = until_signalled(signal.SIGHUP)  # to the very end: it would kill a gateway that is stopping
     stop, restore = until_signalled(signal.SIGINT, signal.SIGTERM)
     async with contextlib.AsyncExitStack() as stack:
         log = stack.enter_context(operation_log(NO_EVENT_LOG))
@@ -89,55 +89,27 @@ async def run_gateway(settings: Settings) -> int:
         stored = await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
         store = FileLayer(stored, settings.records)
         stack.push_async_callback(store.close)
+        configuration = LiveConfiguration(loaded, store, log.say)
+        await configuration.check()
         data_url = settings.public_data_url or _data_url(bound_address(sockets.data), settings.tls is not None)
         control = make_control_plane(store, admin_token, log.say, data_url=data_url)
         grpc_server = GrpcServer(control, log.say, open_to_admin=settings.auth.grpc == "none")
         stack.push_async_callback(grpc_server.close)
         grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)
-        served = await _open_served(settings, store, log.say, stack)
-        # Before the data listener, so that requests that end with it are still told.
-        sources = Sources(stored_targets(store), control.healthy, lambda: data.open_connections)
-        kept = settings.operation_log
-        watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
-        data = DataListener(log, control.healthy, served)
-        stack.push_async_callback(data.close)
-        await data.serve(sockets.data, ssl_context(settings.tls))
-        api = build_api(control, VERSION, log.say, watching=watched)
+        side = await stack.enter_async_context(data_side(lambda: configuration.settings, store, control.healthy, log))
+        control.explain.look_at(side.listener)
+        await side.listener.serve(sockets.data, ssl_context(settings.tls))
+        api = build_api(control, VERSION, log.say, watching=side.watched)
         control_server = ControlServer(api, sockets.control, ssl_context(settings.tls))
         serving = asyncio.get_running_loop().create_task(control_server.serve())
         stack.push_async_callback(_stop_control, control_server, serving)
+        await stack.enter_async_context(running(configuration.follow(hung_up, side.refresh), "configuration"))
         freeze_garbage()
         data_at, control_at = bound_address(sockets.data), bound_address(sockets.control)
         log.say(ready_text(data=data_at, control=control_at, grpc=(settings.listen.grpc.host, grpc_port)))
         await stop.wait()
         restore()
     return 0
-
-
-async def _open_served(
-    settings: Settings, store: Store, say: Callable[[str], None], stack: contextlib.AsyncExitStack
-) -> Served:
-    """The models that clients of the data listener may name."""
-    routes = ModelRoutes(store, say, lambda: settings.default_route)
-    await stack.enter_async_context(following(routes))
-    asks_for_keys = settings.auth.data == "keys" or (
-        settings.auth.data == "auto" and not settings.listen.data.is_loopback
-    )
-    models = Models(lambda: routes.access, time.time, is_open=not asks_for_keys)
-    find_engine = await stack.enter_async_context(local_engines())
-    return Served(models, await _open_ledger(settings, stack), find_engine)
-
-
-async def _open_ledger(settings: Settings, stack: contextlib.AsyncExitStack) -> SqlQuotaLedger:
-    """Counters beside the store: a file of their own, or its PostgreSQL. Looked at again and again for others'."""
-    url = settings.database_url.reveal()
-    if url.startswith("sqlite:"):
-        ledger = await open_sqlite_ledger(settings.data_dir / _QUOTA_FILE, time.time())
-    else:
-        ledger = await open_postgresql_ledger(url, time.time())
-    stack.push_async_callback(ledger.close)
-    await stack.enter_async_context(running(ledger.watch(time.time), "quota ledger"))
-    return ledger
 
 
 def _data_url(address: tuple[str, int], has_tls: bool) -> str:

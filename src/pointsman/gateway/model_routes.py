@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Callable
 from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.attempts import Member
 from pointsman.core.control_errors import ControlError
-from pointsman.core.model_table import ModelAccess, ModelTable, Target
+from pointsman.core.model_table import Entry, ModelAccess, ModelTable, Target
 from pointsman.core.route import CHAIN, DIRECT, RESERVED_NAMES, Route
+from pointsman.gateway.model_callers import entries_of
 from pointsman.gateway.route_members import providers_of
 from pointsman.proxy.background import running
 from pointsman.routing.members import target_of
@@ -35,26 +36,31 @@ class ModelRoutes:
         self._compiled_from = (-1, "")
         """The store's generation, and the default route."""
         self._told: dict[tuple[str, str], str] = {}
+        self._turn = asyncio.Lock()
         self.access = ModelAccess()
 
     async def refresh(self) -> None:
         """Look once. Raises ControlError when the store does not answer."""
-        default = self._default_route()
-        source = (await self._store.generation(), default)
-        if source == self._compiled_from:
-            return
-        accounts, keys = {}, {}
+        async with self._turn:  # or one that began earlier could end later, and put back what was replaced
+            if (await self._store.generation(), self._default_route()) != self._compiled_from:
+                await self._compile()
+
+    async def _compile(self) -> None:
+        accounts: dict[str, ModelTable] = {}
+        keys: dict[bytes, Entry] = {}
+        default = self._default_route()  # of the same moment as the records: nothing is waited for in between
         async with self._store.read() as reader:
+            source = (await reader.generation(), default)
             for account in await reader.accounts():
                 targets = await self._targets(reader, account.name)
                 table = ModelTable(targets, default if account.name == DEFAULT_ACCOUNT else "")
-                accounts[account.name] = table
-                for key in await reader.keys(account.name):
-                    keys[key.digest] = (key, table.only(key.routes) if key.routes else table)
+                accounts[account.name] = table.without(RESERVED_NAMES)
+                keys.update(await entries_of(reader, account.name, table))
         self.access, self._compiled_from = ModelAccess(accounts, keys), source
 
     async def _targets(self, reader: Reader, account: str) -> dict[str, Target]:
-        known = self.access.accounts.get(account, ModelTable()).targets
+        before = self.access.accounts.get(account, ModelTable())
+        known = {**before.targets, **before.barred}
         targets: dict[str, Target] = {}
         for route in await reader.routes(account):
             if route.kind not in (DIRECT, CHAIN):

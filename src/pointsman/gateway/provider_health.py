@@ -133,7 +133,7 @@ class ProviderHealth:
 
     async def _look(self, targets: Sequence[Target], load: bool) -> tuple[Found, ...]:
         places = asyncio.Semaphore(self._limits.at_once)
-        with _upstreams(self._limits) as backend:
+        with upstreams(self._limits) as backend:
 
             async def one(target: Target) -> Found:
                 async with places:
@@ -187,7 +187,8 @@ def _word(status: int) -> str:
 
 
 @contextmanager
-def _upstreams(limits: HealthLimits) -> Iterator[HttpBackend]:
+def upstreams(limits: HealthLimits) -> Iterator[HttpBackend]:
+    """The data plane's path to upstreams, with connections of its own that end with it."""
     bounds = replace(DEFAULT_LIMITS, response_body_bytes=limits.body_bytes)
     loop = asyncio.get_running_loop()
     sweep = Sweep(loop, bounds.sweep_seconds, loop.time)

@@ -20,7 +20,7 @@ class Answering:
     """Writes answers. Stateless but for what is derived from candidates once."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._lines = CandidateCache(_candidate_lines)
 
     async def answer(
@@ -47,7 +47,9 @@ class Answering:
     ) -> Relay:
         """What the body goes into from now on."""
         own = self._begin(response, candidate, record)
-        relay = Relay(client, response.head, own, minor=minor, protocol=record.protocol, limits=self._limits)
+        if response.head.is_event_stream and record.operation is not None:
+            record.operation.stream_started()
+        relay = Relay(client, response.head, own, minor=minor, protocol=record.protocol, limits=self.limits)
         client.attach(response)
         return relay
 

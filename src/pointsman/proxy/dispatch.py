@@ -13,6 +13,8 @@ from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED, INTERNA
 from pointsman.core.fault_place import fault_place
 from pointsman.core.limits import Limits
 from pointsman.events.operation_log import OperationLog
+from pointsman.events.operations import Subject
+from pointsman.events.operations_record import Operation, OperationJournal
 from pointsman.events.printable import told_authority
 from pointsman.events.record import Record, Refusal, failed_handshake, peer_of, reason_of, refusal_kind
 from pointsman.proxy.answering import Answering
@@ -20,8 +22,12 @@ from pointsman.proxy.call import Backend, Call
 from pointsman.proxy.chain_walk import Chains, ChainWalk
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.ledger import QuotaLedger
+from pointsman.proxy.member_keys import MemberKeys
 from pointsman.proxy.reception import Admitted, Reception
+from pointsman.proxy.stages import NO_STAGES, Stages
 from pointsman.proxy.turns import Turns
+from pointsman.routing.pattern import dialect_of
+from pointsman.routing.strategies import NO_STATE, StrategyState
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.request import Request, RequestHead
 
@@ -52,10 +58,22 @@ class Dispatcher:
         self._turns = Turns()
         self._answering = Answering(limits)
         self._chains: Chains | None = None
+        self.pass_stages(NO_STAGES)
+        self._journal: OperationJournal | None = None
 
-    def serve_chains(self, ledger: QuotaLedger, rng: Random) -> None:
-        """Serve chains too, their quotas counted by a ledger."""
-        self._chains = Chains(self._backends, ledger, self._answering, now=lambda: self._log.now, rng=rng)
+    def serve_chains(self, ledger: QuotaLedger, rng: Random, journal: OperationJournal | None = None) -> None:
+        """Serve chains too, their quotas counted by a ledger. What becomes of requests is told to a journal."""
+        self._journal = journal
+        keys = MemberKeys(self._log.say)
+        self._chains = Chains(self._backends, ledger, self._answering, keys, now=lambda: self._log.now, rng=rng)
+
+    def state_of(self, chain: Chain) -> StrategyState:
+        """What a chain's strategy remembers now."""
+        return NO_STATE if self._chains is None else self._chains.state_of(chain)
+
+    def pass_stages(self, stages: Stages) -> None:
+        """Ask these around each request from now on."""
+        self._before, self._after = stages.before, stages.after
 
     def admit(self, head: RequestHead) -> Admitted:
         """Decide from the head alone. Raises RouterError."""
@@ -63,11 +81,12 @@ class Dispatcher:
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
         """Note a request that was never served, and answer it."""
-        refusal = self._refusal(error, inside=True)
+        refusal, protocol = self._refusal(error, inside=True), ""
         if head is not None:
             refusal.method, refusal.path = head.method, head.target
+            protocol = dialect_of(head.target)
         self._log.append(refusal)
-        return self._reception.error_answer(error, refusal.request_id, 0, protocol="", keep_alive=False)
+        return self._reception.error_answer(error, refusal.request_id, 0, protocol=protocol, keep_alive=False)
 
     def refused_connection(self, error: RouterError, peer: object) -> bytes:
         """Note a client that did not get as far as the door, and answer it."""
@@ -113,19 +132,31 @@ class Dispatcher:
             record.fault, record.reason = INTERNAL_ERROR, "internal_error"
         finally:
             record.seconds = self._clock() - started
+            record.finish_operation()  # first: the log takes the meter out of the record
             self._log.append(record)
+            for stage in self._after:
+                stage(record)
 
     async def _call(self, admitted: Admitted, request: Request, client: ClientConnection, record: Record) -> None:
         if len(request.body) > _LARGE_BODY:
             await self._turns.wait()
         target = admitted.choose(request.body)
+        record.route = target.name if isinstance(target, Chain) else target.route
+        for stage in self._before:
+            await stage(request, record)
         path = admitted.target.path + admitted.target.query
         if type(target) is Chain:
             if self._chains is None:
                 raise UpstreamProtocol("chains are not served here")
-            await ChainWalk(self._chains, target, client, record).run(request, path)
+            operation = self._told(record, target.name, target.fallback)
+            await ChainWalk(self._chains, target, client, record, operation).run(request, path)
             return
-        candidate = target if type(target) is Candidate else self._with_key(cast(Member, target))
+        operation = self._told(record, record.route)
+        candidate = target if type(target) is Candidate else cast(Member, target).candidate
+        if operation is not None:
+            operation.calling(candidate.provider, candidate.model)
+        if type(target) is Member:
+            candidate = self._with_key(target)
         record.candidate = candidate
         record.attempts = 1
         call = Call(candidate, admitted.protocol, request.head, path, request.body)
@@ -143,6 +174,14 @@ class Dispatcher:
             return self._chains.keys.candidate(member)
         except SecretUnreadable as error:
             raise UpstreamUnavailable(f"the key of provider {member.provider}: {error}") from None
+
+    def _told(self, record: Record, route: str, fallback: Member | None = None) -> Operation | None:
+        """The journal's account of a request that is accepted now."""
+        if self._journal is None:
+            return None
+        subject = Subject(record.request_id, record.caller.account, route)
+        record.operation = operation = self._journal.started(subject, fallback)
+        return operation
 
     def _answer_error(self, error: RouterError, client: ClientConnection, record: Record) -> None:
         record.fail(error)

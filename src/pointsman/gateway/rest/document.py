@@ -12,7 +12,8 @@ from pointsman.gateway.rest.answers import ErrorAnswer, ErrorDetail
 _DESCRIPTION = """Providers, routes, sandbox tokens, keys and accounts of one gateway.
 
 Every path but `/health` takes the admin's token: `Authorization: Bearer TOKEN`. Bodies are JSON in UTF-8 of at most
-1 MiB; unknown fields, converted types and repeated keys are refused. Credentials go in and never come out."""
+1 MiB, a request to be explained 21 MiB; unknown fields, converted types and repeated keys are refused. Credentials go
+in and never come out."""
 
 _ERRORS = {
     "400": "The request cannot be right, whatever is stored.",
@@ -20,7 +21,7 @@ _ERRORS = {
     "403": "A sandbox's token, or a key of the data listener; only the admin's token may do this.",
     "404": "The record, or the account, does not exist.",
     "409": "It exists already, is in use, or the provider did not answer as it must.",
-    "413": "The body has over 1 MiB.",
+    "413": "The body has over 1 MiB; over 21 MiB where a request is to be explained.",
     "415": "The body does not say that it is JSON.",
     "408": "The body did not arrive in time.",
     "500": "Internal error.",

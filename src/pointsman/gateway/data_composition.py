@@ -1,0 +1,81 @@
+"""Composes what is behind the data listener: models by name, quotas, local engines, and the journal of requests.
+
+Owns which of them exist and the order in which they end. What each does is its own module's; sockets, the control
+plane and its listeners are `app`'s.
+"""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+from pointsman.config.settings import Settings
+from pointsman.data_plane import local_engines
+from pointsman.events.operation_log import OperationLog
+from pointsman.gateway.data_listener import DataListener, Served
+from pointsman.gateway.model_routes import ModelRoutes, following
+from pointsman.gateway.provider_health import stored_targets
+from pointsman.gateway.watching import Sources, Watching, watching
+from pointsman.proxy.background import running
+from pointsman.proxy.model_reception import Models
+from pointsman.routing.hops import mark_of
+from pointsman.store.interface import Store
+from pointsman.store.quota_ledger import SqlQuotaLedger
+from pointsman.store.quota_postgresql import open_postgresql_ledger
+from pointsman.store.quota_sqlite import open_sqlite_ledger
+
+_MARK = b"hop mark"
+_QUOTA_FILE = "quota.db"
+
+
+@dataclass(frozen=True, slots=True)
+class DataSide:
+    """What the rest of the gateway needs of it."""
+
+    listener: DataListener
+    watched: Watching
+    """What the control listener shows of it."""
+    refresh: Callable[[], Awaitable[None]]
+    """Take over changed records at once, not at the next look. Raises ControlError."""
+
+
+@contextlib.asynccontextmanager
+async def data_side(
+    in_force: Callable[[], Settings], store: Store, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
+) -> AsyncIterator[DataSide]:
+    """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError.
+
+    What takes effect at once is asked of `in_force` again and again, all else at the start.
+    """
+    settings = in_force()
+    async with contextlib.AsyncExitStack() as stack:
+        routes = ModelRoutes(store, log.say, lambda: in_force().default_route)
+        await stack.enter_async_context(following(routes))
+        is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
+        models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
+        find_engine = await stack.enter_async_context(local_engines())
+        ledger = await _open_ledger(settings, stack)
+        # Before the listener, so that requests that end with it are still told.
+        sources = Sources(stored_targets(store), is_healthy, lambda: listener.open_connections)
+        kept = settings.operation_log
+        watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
+        served = Served(models, ledger, find_engine, journal=watched.journal)
+        listener = DataListener(log, is_healthy, served)
+        stack.push_async_callback(listener.close)
+        yield DataSide(listener, watched, routes.refresh)
+
+
+def _asks_for_keys(settings: Settings) -> bool:
+    return settings.auth.data == "keys" or (settings.auth.data == "auto" and not settings.listen.data.is_loopback)
+
+
+async def _open_ledger(settings: Settings, stack: contextlib.AsyncExitStack) -> SqlQuotaLedger:
+    """Counters beside the store: a file of their own, or its PostgreSQL. Looked at again and again for others'."""
+    url = settings.database_url.reveal()
+    if url.startswith("sqlite:"):
+        ledger = await open_sqlite_ledger(settings.data_dir / _QUOTA_FILE, time.time())
+    else:
+        ledger = await open_postgresql_ledger(url, time.time())
+    stack.push_async_callback(ledger.close)
+    await stack.enter_async_context(running(ledger.watch(time.time), "quota ledger"))
+    return ledger
