@@ -115,6 +115,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         assert "internal error" not in told
 
 
+@pytest.mark.guarantee("G9")
 def test_listings_show_both_and_one_record_shows_no_key(running: Running) -> None:
     names = [each["name"] for each in json.loads(running.does("provider list --output json"))]
     assert names == ["a-stored", "canned", "filed", "z-stored"]
@@ -128,6 +129,7 @@ def test_listings_show_both_and_one_record_shows_no_key(running: Running) -> Non
     assert "4 providers" in status.lower() or "providers: 4" in status.lower(), status
 
 
+@pytest.mark.guarantee("G9")
 @pytest.mark.parametrize(
     ("command", "what"),
     [
@@ -184,6 +186,7 @@ def test_a_sandbox_and_a_key_may_have_a_chain_of_the_file_for_themselves(running
     assert json.loads(running.upstream.bodies[-1])["model"] == "own"
 
 
+@pytest.mark.guarantee("G9")
 @pytest.mark.parametrize(
     ("name", "point", "away"),
     [
