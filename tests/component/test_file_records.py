@@ -40,10 +40,6 @@ class Running:
     upstream: AnsweringUpstream
     key: Path
 
-    @property
-    def data(self) -> str:
-        return f"127.0.0.1:{self.gateway.ports['data']}"
-
     def does(self, command: str, *more: str) -> str:
         result = self.gateway.run(*command.split(), *more)
         assert result.exit_code == 0, result.output
@@ -66,7 +62,7 @@ class Running:
 
     def ask(self, model: str, token: str = "any") -> tuple[int, str | None, bytes]:
         """Status, the route that it took, and the body."""
-        connection = http.client.HTTPConnection(self.data, timeout=20)
+        connection = http.client.HTTPConnection(self.gateway.data, timeout=20)
         try:
             body = json.dumps({"model": model})
             fields = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
@@ -166,7 +162,7 @@ def test_inference_local_leads_to_a_chain_of_the_file(running: Running) -> None:
     assert "pool" in running.does("inference get")
     route = running.bundle(running.token("shared"))["inference.local"]
     assert (route.provider_type, route.model_id, route.api_key) == ("pointsman", "pool", "")
-    assert route.base_url == f"http://{running.data}/v1"
+    assert route.base_url == f"http://{running.gateway.data}/v1"
     running.does("inference delete")
 
 

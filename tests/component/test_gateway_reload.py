@@ -91,6 +91,7 @@ def test_a_changed_file_is_in_force_when_the_log_says_so(configured: Configured)
         assert (said.status, said.json["error"]["code"]) == (404, "model_not_found")
 
 
+@pytest.mark.guarantee("C2")
 def test_a_wrong_file_changes_nothing_and_every_problem_is_told(configured: Configured) -> None:
     told = configured.changed("m2", more="auth: {data: x}\nunknown_key: 1\n", until=NOT_READ)
     assert [line.partition(" ")[0] for line in told] == ["FILE:5:", "FILE:6:", "pointsman:"]
@@ -112,6 +113,7 @@ def test_what_needs_a_restart_is_said_and_options_still_win(configured: Configur
     assert configured.model("anything") == "m2"  # by --default-route
 
 
+@pytest.mark.guarantee("C1")
 def test_counters_and_connections_outlive_a_reload(configured: Configured) -> None:
     configured.changed("m1", limit=3, provider="counted")
     before = configured.echo.connections
@@ -123,6 +125,7 @@ def test_counters_and_connections_outlive_a_reload(configured: Configured) -> No
     assert configured.echo.connections - before <= 1
 
 
+@pytest.mark.guarantee("C2")
 def test_a_final_fallback_that_does_not_answer_is_refused_when_it_is_new(configured: Configured) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -134,6 +137,7 @@ def test_a_final_fallback_that_does_not_answer_is_refused_when_it_is_new(configu
     assert configured.model() == "m1"
 
 
+@pytest.mark.guarantee("C2")
 def test_a_name_that_is_stored_too_is_refused_while_running_and_at_the_start(configured: Configured) -> None:
     gateway = configured.gateway
     token = {"POINTSMAN_TOKEN_FILE": str(gateway.token_file)}
@@ -159,6 +163,7 @@ def test_a_name_that_is_stored_too_is_refused_while_running_and_at_the_start(con
     assert configured.model("late") != ""
 
 
+@pytest.mark.guarantee("C4")
 def test_sighup_without_a_file_says_that_there_is_nothing_to_read(tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path / "data")
     gateway.start()

@@ -53,6 +53,7 @@ def echo() -> Iterator[ModelEcho]:
         yield echo
 
 
+@pytest.mark.guarantee("C1")
 def test_a_hundred_rewrites_under_load_fail_no_request_and_mix_no_answer(echo: ModelEcho, tmp_path: Path) -> None:
     rewritten = Rewritten(tmp_path / "pointsman.yaml", echo)
     rewritten.write(0)

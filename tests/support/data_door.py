@@ -18,6 +18,7 @@ from pointsman.core.model_table import Entry, ModelAccess, ModelTable
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations_record import OperationJournal
 from pointsman.gateway.data_listener import DataListener, Served
+from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
@@ -50,6 +51,7 @@ class DataDoor:
         self.is_open = True
         self.ledger: QuotaLedger = MemoryLedger()
         self.stages = NO_STAGES
+        self.watched: WatchedPaths | None = None
         self.keys: dict[bytes, Entry] = {}
         self.mark = b""
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -81,7 +83,9 @@ class DataDoor:
         models = Models(self._access, time.time, is_open=self.is_open, mark=self.mark)
         self.journal = OperationJournal(self._told, wall_clock=time.time, clock=self.clock)
         served = Served(models, self.ledger, journal=self.journal, stages=self.stages)
-        self.listener = DataListener(self.log, self._is_healthy, served, limits=self._limits, clock=self.clock)
+        self.listener = DataListener(
+            self.log, self._is_healthy, served, limits=self._limits, clock=self.clock, watched=self.watched
+        )
         await self.listener.serve(self._socket, self._context)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

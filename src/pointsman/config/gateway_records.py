@@ -169,9 +169,8 @@ def _keyless(provider: ProviderEntry | None) -> ProviderEntry | None:
     path = record.config[KEY_FILE]
     if os.path.lexists(path):
         return provider
-    entry.warn(
-        "base_url", f"there is no {path}, so that it is asked without a key", "add api_key: none if that is meant"
-    )
+    next_step = f"add {entry.spelling('api_key')}: none if that is meant"
+    entry.warn("base_url", f"there is no {path}, so that it is asked without a key", next_step)
     config = {key: value for key, value in record.config.items() if key != KEY_FILE}
     credentials = {profile.credential_key_names[0]: Secret("none")}
     return ProviderEntry(replace(record, credentials=credentials, config=config), entry)

@@ -19,8 +19,8 @@ _MOST_NAMED = 8
 """Names in a line of the log, of each kind of change."""
 NOT_READ = "the configuration is not read again; what was in force stays"
 """Behind the problems of a file that changes nothing."""
-AT_RUN_TIME = frozenset({"default_route"})
-"""Settings that take effect at once, besides the records; all others need a restart."""
+AT_RUN_TIME = frozenset({"default_route", "secrets_dir"})
+"""Settings that take effect at once, besides the records, which alone use `secrets_dir`; all others need a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ def decide(old: Settings, new: Settings) -> Reload:
     applied = replace(
         old,
         default_route=new.default_route,
+        secrets_dir=new.secrets_dir,
         records=new.records,
         warnings=new.warnings,
         sources=tuple((key, place if key in waiting else sources[key]) for key, place in old.sources),

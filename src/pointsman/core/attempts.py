@@ -46,7 +46,7 @@ class Member:
 
     @property
     def route(self) -> str:
-        """The route's name."""
+        """The name that it is reached by."""
         return self.candidate.route
 
     def speaks(self, protocol: str) -> bool:

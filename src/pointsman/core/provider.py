@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pointsman.core.control_errors import InvalidRequest
+from pointsman.core.profiles import LOCAL_GGUF
 from pointsman.core.secret import Secret
 
 KEY_FILE = "KEY_FILE"
@@ -115,7 +116,8 @@ def check_new(draft: ProviderDraft) -> None:
     check_draft(draft)
     if not draft.type.strip():
         raise InvalidRequest("provider.type is required; for example openai, anthropic, nvidia or openai_compatible")
-    if not any(value.reveal() for value in draft.credentials.values()):
+    keyless = draft.type.strip().lower() == LOCAL_GGUF
+    if not keyless and not any(value.reveal() for value in draft.credentials.values()):
         raise InvalidRequest("provider.credentials must hold at least one value; give one as KEY=VALUE")
 
 

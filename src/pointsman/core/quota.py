@@ -1,6 +1,7 @@
 """How much of a provider may be used, and what has been used of it."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 DEFAULT_ZONE = "UTC"
 
@@ -23,9 +24,8 @@ class Quota:
 UNLIMITED = Quota()
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaKey:
-    """Whose counters: a provider's name is its account's."""
+class QuotaKey(NamedTuple):
+    """Whose counters: a provider's name is its account's. A tuple, since every request looks by it several times."""
 
     account: str
     provider: str
@@ -53,8 +53,7 @@ class LedgerUnavailable(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(NamedTuple):
     """What was used of a quota, reservations included, as of one moment."""
 
     daily: int = 0

@@ -12,7 +12,7 @@ Here, and in `store.quota_statements` for databases, is what a clock does to quo
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pointsman.core.quota import Counters, Quota, QuotaKey, Reservation
 from pointsman.core.quota_window import Day, minute_of
@@ -22,8 +22,7 @@ BELIEVED_AHEAD_SECONDS = 26 * 3600.0
 """A day, the longest one, and an hour for clocks that differ."""
 
 
-@dataclass(frozen=True, slots=True)
-class DayCount:
+class DayCount(NamedTuple):
     """What was counted on one date, and in the last minute of it that something was."""
 
     daily: int
@@ -35,8 +34,7 @@ class DayCount:
         return self.minutely if minute <= self.minute <= minute + MINUTES_AHEAD else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Exhausted:
+class Exhausted(NamedTuple):
     """What an upstream said, and when."""
 
     until: float
@@ -83,8 +81,10 @@ class QuotaBook:
         page = self._pages.get(key)
         if page is None:
             return Counters()
-        count = page.days.get(day.name, _NO_COUNT)
-        return Counters(count.daily, count.in_minute(minute_of(now)), page.exhausted.end(now))
+        said = page.exhausted
+        until = 0.0 if said is _NOTHING_SAID else said.end(now)
+        count = page.days.get(day.name)
+        return Counters(0, 0, until) if count is None else Counters(count.daily, count.in_minute(minute_of(now)), until)
 
     def exhausted_until(self, key: QuotaKey, now: float) -> float:
         """0 when it is not."""

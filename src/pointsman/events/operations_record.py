@@ -169,8 +169,13 @@ class Operation:
     def stream_started(self) -> None:
         """The first byte of an event stream goes to the client."""
         self._streams = True
-        now = self._journal.wall_clock()
-        self._journal.append(Happening(operations.STREAM_STARTED, now, self.subject, provider=self.provider))
+        journal = self._journal
+        seconds = journal.clock() - self._began
+        journal.append(
+            Happening(
+                operations.STREAM_STARTED, journal.wall_clock(), self.subject, provider=self.provider, seconds=seconds
+            )
+        )
 
     def completed(self, status: int, usage: UsageSource | None) -> None:
         """The answer, a success, went through whole. `usage` is read later."""

@@ -13,11 +13,15 @@ from pointsman.config.settings import Settings
 from pointsman.data_plane import local_engines
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener, Served
+from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
-from pointsman.gateway.provider_health import stored_targets
+from pointsman.gateway.provider_health import targets_of_records
+from pointsman.gateway.stats import rows_of_records
+from pointsman.gateway.usage import UsageRows, keeping
 from pointsman.gateway.watching import Sources, Watching, watching
 from pointsman.proxy.background import running
 from pointsman.proxy.model_reception import Models
+from pointsman.proxy.stages import Stages
 from pointsman.routing.hops import mark_of
 from pointsman.store.interface import Store
 from pointsman.store.quota_ledger import SqlQuotaLedger
@@ -53,14 +57,29 @@ async def data_side(
         await stack.enter_async_context(following(routes))
         is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
         models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
-        find_engine = await stack.enter_async_context(local_engines())
+        engines = await stack.enter_async_context(local_engines())
         ledger = await _open_ledger(settings, stack)
+        # Before the listener, so that requests that end with it still get their rows.
+        usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days)
+        await stack.enter_async_context(keeping(usage))
         # Before the listener, so that requests that end with it are still told.
-        sources = Sources(stored_targets(store), is_healthy, lambda: listener.open_connections)
+        sources = Sources(
+            targets_of_records(store),
+            is_healthy,
+            lambda: listener.open_connections,
+            live_rows=rows_of_records(store, ledger, time.time),
+            engines=engines,
+        )
         kept = settings.operation_log
-        watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
-        served = Served(models, ledger, find_engine, journal=watched.journal)
-        listener = DataListener(log, is_healthy, served)
+        watched = stack.enter_context(
+            watching(
+                kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=settings.auth.metrics == "none"
+            )
+        )
+        stages = Stages(usage_record=usage.record)
+        served = Served(models, ledger, engines, journal=watched.journal, stages=stages)
+        paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
+        listener = DataListener(log, is_healthy, served, watched=paths)
         stack.push_async_callback(listener.close)
         yield DataSide(listener, watched, routes.refresh)
 

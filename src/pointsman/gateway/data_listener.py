@@ -1,7 +1,8 @@
 """The gateway's data listener: the data plane of the door, for clients that come without a tunnel.
 
-Owns the paths that it answers itself: `/health` and, by `listed_models`, `/v1/models`. Inference is `proxy.dispatch`'s
-by the rules of `proxy.model_reception`; sockets, grammar, deadlines and bounds are `proxy.server`'s.
+Owns the paths that it answers itself: `/health`, and `/v1/models` by `listed_models`. Others of ours are
+`data_watching`'s, inference is `proxy.dispatch`'s by the rules of `proxy.model_reception`; sockets, grammar, deadlines
+and bounds are `proxy.server`'s.
 """
 
 import asyncio
@@ -14,14 +15,17 @@ from random import Random
 import msgspec
 
 from pointsman.core.attempts import Chain
+from pointsman.core.caller import SANDBOX_TOKEN
 from pointsman.core.candidate import Bundle
 from pointsman.core.errors import RouterError
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.core.model_errors import ModelNotAuthorized
 from pointsman.core.version import VERSION
-from pointsman.data_plane import FindEngine
+from pointsman.data_plane import LocalEngines
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations_record import OperationJournal
 from pointsman.events.record import failed_handshake, peer_of
+from pointsman.gateway.data_watching import Look, WatchedPaths
 from pointsman.gateway.listed_models import PATH as MODELS_PATH
 from pointsman.gateway.listed_models import ListedModels
 from pointsman.proxy.client_connection import ClientConnection, without_body
@@ -51,7 +55,7 @@ class Served:
 
     models: Models
     ledger: QuotaLedger
-    find_engine: FindEngine | None = None
+    engines: LocalEngines | None = None
     """For candidates that are model files; None where there are none."""
     stages: Stages = NO_STAGES
     journal: OperationJournal | None = None
@@ -73,6 +77,7 @@ class DataListener:
         *,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] | None = None,
+        watched: WatchedPaths | None = None,
     ) -> None:
         self.served = served
         self.limits = limits
@@ -86,10 +91,11 @@ class DataListener:
             dispatcher.serve_chains(served.ledger, Random(), served.journal)  # noqa: S311  # breaks ties, protects nothing
             self.state_of = dispatcher.state_of
             dispatcher.pass_stages(served.stages)
-            return _Paths(log, health, served.models, listed, dispatcher)
+            return _Paths(log, health, served.models, listed, dispatcher, watched)
 
         front = Front(served.models, application, served.models.mark)
-        self._router = Router(Bundle(), log, limits=limits, find_engine=served.find_engine, clock=clock, front=front)
+        find_engine = served.engines.find if served.engines is not None else None
+        self._router = Router(Bundle(), log, limits=limits, find_engine=find_engine, clock=clock, front=front)
 
     async def serve(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
         """Serve a listening socket, in clear text if there is no context, until `close`."""
@@ -152,31 +158,46 @@ class _Paths:
     """What is served: an `Application` of the data plane."""
 
     def __init__(
-        self, log: OperationLog, health: _Health, models: Models, listed: ListedModels, dispatcher: Dispatcher
+        self,
+        log: OperationLog,
+        health: _Health,
+        models: Models,
+        listed: ListedModels,
+        dispatcher: Dispatcher,
+        watched: WatchedPaths | None,
     ) -> None:
         self._log = log
         self._health = health
         self._models = models
         self._listed = listed
         self._dispatcher = dispatcher
+        self._watched = watched
 
-    def admit(self, head: RequestHead) -> Admitted | _Own:
+    def admit(self, head: RequestHead) -> Admitted | _Own | Look:
         """Inference is the dispatcher's. Raises RouterError."""
-        path = head.target.partition("?")[0]
+        path, _, query = head.target.partition("?")
         if path == HEALTH_PATH:
             return _Own(self._health_answer)
         if path == MODELS_PATH or path.startswith(MODELS_PATH + "/"):
             _, table = self._models.known(head)
             return _Own(lambda: self._listed.answer(table, path))
+        if self._watched is not None and self._watched.has(path):
+            caller, _ = self._models.known(head)
+            if caller.kind == SANDBOX_TOKEN:
+                raise ModelNotAuthorized("a sandbox's token may call models, and nothing else; use a key")
+            return Look(self._watched, path, query, caller.account)
         return self._dispatcher.admit(head)
 
     async def serve(self, admitted: object, request: Request, client: ClientConnection) -> None:
         """Answer one request."""
-        if not isinstance(admitted, _Own):
+        if not isinstance(admitted, _Own | Look):
             await self._dispatcher.serve(admitted, request, client)
             return
         method, more = request.head.method, b""
         if method in ("GET", "HEAD"):
+            if isinstance(admitted, Look):
+                await admitted.paths.serve(admitted, request, client, own_lines(self._dispatcher.new_request_id(), 0))
+                return
             status, body = await admitted.answer()
         else:
             message = "this path is read with GET"

@@ -21,8 +21,8 @@ from pointsman.proxy.call import Call
 from pointsman.routing.members import member_of
 from pointsman.wire.request import RequestHead
 
-REACH_LIMITS = HealthLimits()
-"""5 s for each, as for a provider whose health is asked for."""
+REACH_LIMITS = HealthLimits(at_once=64)
+"""5 s for each, as for a provider whose health is asked for; so many together that a start waits for few rounds."""
 
 
 async def unreachable_fallbacks(

@@ -23,6 +23,8 @@ from pointsman.store.interface import Reader, Store
 
 _LOOK_SECONDS = 0.25
 """Between two looks at the generation: so late a change is in force, whoever has made it."""
+_ROUTES_AT_ONCE = 8
+"""Compiled before requests get a turn: about 0.1 ms for each member of a chain."""
 
 
 class ModelRoutes:
@@ -62,7 +64,9 @@ class ModelRoutes:
         before = self.access.accounts.get(account, ModelTable())
         known = {**before.targets, **before.barred}
         targets: dict[str, Target] = {}
-        for route in await reader.routes(account):
+        for number, route in enumerate(await reader.routes(account)):
+            if number % _ROUTES_AT_ONCE == 0:
+                await asyncio.sleep(0)
             if route.kind not in (DIRECT, CHAIN):
                 continue
             problem = ""

@@ -54,7 +54,7 @@ class Answering:
         return relay
 
     def _begin(self, response: Response, candidate: Candidate, record: Record) -> bytes:
-        record.status = response.head.status
+        record.status, record.is_answered = response.head.status, True
         own = own_lines(record.request_id, record.attempts) + self._lines.get(candidate)
         if record.is_fallback and candidate.endpoint.scheme == "gguf":
             own += b"x-pointsman-fallback: local\r\n"

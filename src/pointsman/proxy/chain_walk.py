@@ -19,6 +19,7 @@ from pointsman.events.record import Record, reason_of_status
 from pointsman.proxy.answering import Answering
 from pointsman.proxy.call import Backend, Call, Response
 from pointsman.proxy.client_connection import ClientConnection
+from pointsman.proxy.deadline import Deadline
 from pointsman.proxy.error_answer import read_whole
 from pointsman.proxy.forwarded_models import ForwardedModels, model_to_forward
 from pointsman.proxy.ledger import LedgerUnavailable, QuotaLedger, Reservation
@@ -111,13 +112,13 @@ class ChainWalk:
         if self._operation is not None:
             self._operation.ordering(plan)
         try:
-            async with asyncio.timeout(self._chain.request_timeout_seconds) as patience:
+            with Deadline(self._chain.request_timeout_seconds) as patience:
                 for member, following in zip_longest(plan.attempts, plan.attempts[1:]):
                     call = Call(member.candidate, self._record.protocol, request.head, path, request.body)
                     if await self._try(member, following, call, patience):
                         return
         except TimeoutError:
-            if not patience.expired() or self._member is None:
+            if not patience.expired or self._member is None:
                 raise
             self._detail = "no answer within the route's request_timeout"
             self._note_failure(self._member, ErrorCategory.SERVER_ERROR, None)
@@ -127,7 +128,7 @@ class ChainWalk:
             until - now if until is not None else None, f"nobody left: {'; '.join(self._reasons)}"
         )
 
-    async def _try(self, member: Member, following: Member | None, call: Call, patience: asyncio.Timeout) -> bool:
+    async def _try(self, member: Member, following: Member | None, call: Call, patience: Deadline) -> bool:
         """Whether the client has its answer now. One more try at once, where the outcome allows it."""
         self._member = member
         for attempt in (1, 2):
@@ -197,7 +198,7 @@ class ChainWalk:
         return f" ({detail})" if detail else ""
 
     async def _attempt(
-        self, member: Member, call: Call, patience: asyncio.Timeout, *, others: bool
+        self, member: Member, call: Call, patience: Deadline, *, others: bool
     ) -> tuple[ErrorCategory | None, int]:
         """What came of it (None: the client has its answer), and the status; 0 where none came."""
         record = self._record
@@ -233,19 +234,17 @@ class ChainWalk:
         finally:
             response.close()
 
-    async def _commit(self, response: Response, call: Call, patience: asyncio.Timeout) -> None:
-        patience.reschedule(None)
+    async def _commit(self, response: Response, call: Call, patience: Deadline) -> None:
+        patience.lift()
         minor = call.head.minor
         await self._chains.answering.answer(response, call.candidate, minor, self._client, self._record)
 
-    async def _look_first(
-        self, response: Response, call: Call, patience: asyncio.Timeout
-    ) -> tuple[ErrorCategory | None, int]:
+    async def _look_first(self, response: Response, call: Call, patience: Deadline) -> tuple[ErrorCategory | None, int]:
         """A stream that begins with an error, or ends before it has begun, was no answer."""
         answering, record = self._chains.answering, self._record
 
         def commit() -> Relay:
-            patience.reschedule(None)
+            patience.lift()
             return answering.commit(response, call.candidate, call.head.minor, self._client, record)
 
         place, self._place = self._place, None  # as the upstream counts it, even if the client goes away now
@@ -263,7 +262,7 @@ class ChainWalk:
                 answering.note(response, preview.relay, record)
 
     async def _failed(
-        self, response: Response, member: Member, call: Call, patience: asyncio.Timeout
+        self, response: Response, member: Member, call: Call, patience: Deadline
     ) -> tuple[ErrorCategory | None, int]:
         """An answer that is no success: the client's if the request is at fault, else a reason to go on."""
         status, body, limits = response.head.status, b"", self._chains.answering.limits

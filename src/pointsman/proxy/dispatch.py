@@ -166,6 +166,14 @@ class Dispatcher:
         finally:
             response.close()
 
+    def _told(self, record: Record, route: str, fallback: Member | None = None) -> Operation | None:
+        """The journal's account of a request that is accepted now."""
+        if self._journal is None:
+            return None
+        subject = Subject(record.request_id, record.caller.account, route)
+        record.operation = operation = self._journal.started(subject, fallback)
+        return operation
+
     def _with_key(self, member: Member) -> Candidate:
         """A direct route's, whose key is in a file. Raises UpstreamUnavailable."""
         if self._chains is None:
@@ -174,14 +182,6 @@ class Dispatcher:
             return self._chains.keys.candidate(member)
         except SecretUnreadable as error:
             raise UpstreamUnavailable(f"the key of provider {member.provider}: {error}") from None
-
-    def _told(self, record: Record, route: str, fallback: Member | None = None) -> Operation | None:
-        """The journal's account of a request that is accepted now."""
-        if self._journal is None:
-            return None
-        subject = Subject(record.request_id, record.caller.account, route)
-        record.operation = operation = self._journal.started(subject, fallback)
-        return operation
 
     def _answer_error(self, error: RouterError, client: ClientConnection, record: Record) -> None:
         record.fail(error)

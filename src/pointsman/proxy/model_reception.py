@@ -126,7 +126,7 @@ class Models:
         entry = access.keys.get(digest)
         if entry is None:
             if self._is_open:
-                return ANYBODY, access.accounts.get(DEFAULT_ACCOUNT, NO_MODELS)
+                return ANYBODY, self.of_account(DEFAULT_ACCOUNT)
             raise InvalidKey("a valid key is needed: send it as 'Authorization: Bearer KEY', or as x-api-key")
         if self._now() >= entry.valid_until:
             raise InvalidKey("this key was revoked or has expired; ask whoever runs this gateway for another")

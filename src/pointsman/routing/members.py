@@ -90,6 +90,11 @@ def member_of(provider: Provider, model: str, route: str = "", *, forwards_model
     )
 
 
+def quota_of(provider: Provider) -> Quota:
+    """What a record says of its quota. Raises Unresolvable for what cannot be read."""
+    return _Settings(provider).quota()
+
+
 def chain_of(route: Route, providers: Mapping[str, Provider], *, left_out: LeftOut | None = None) -> Chain:
     """A chain route with the records that its account has now. No fallback is allowed, nor a fallback alone.
 

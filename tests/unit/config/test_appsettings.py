@@ -231,3 +231,10 @@ def test_any_json_gives_settings_or_the_one_error(tmp_path_factory: pytest.TempP
     path.write_text(json.dumps(value))
     with contextlib.suppress(SettingsError):
         load_settings(path, HOME)
+
+
+def test_the_warning_of_a_server_that_is_asked_without_a_key_can_be_followed(tmp_path: Path) -> None:
+    text = SHIPPED.replace("https://gemini.example/v1/", "http://127.0.0.1:11434/v1")
+    (warning,) = warned(tmp_path, text)
+    assert warning.endswith("so that it is asked without a key; add ApiKey: none if that is meant")
+    assert warned(tmp_path, text.replace('"Model": "g"', '"Model": "g", "ApiKey": "none"')) == []

@@ -45,6 +45,15 @@ def test_records_and_the_default_route_take_effect_at_once(text: str, tmp_path: 
     assert not any("restart" in line for line in done.lines)
 
 
+def test_another_directory_of_keys_takes_effect_at_once_since_providers_name_files_in_it(tmp_path: Path) -> None:
+    text = "providers: [{name: a, type: openai, model: m}]\n"
+    old = settings(tmp_path, text)
+    done = decide(old, settings(tmp_path, f"{text}secrets_dir: /keys\n"))
+    assert (done.changed, done.lines, done.settings.secrets_dir) == (True, (), Path("/keys"))
+    assert done.settings.records.providers[0].config["KEY_FILE"] == "/keys/a_api_key"
+    assert changes(old, done.settings) == "provider a changed"
+
+
 @pytest.mark.parametrize(
     ("key", "text"),
     [
@@ -56,6 +65,7 @@ def test_records_and_the_default_route_take_effect_at_once(text: str, tmp_path: 
         ("auth.data", "auth: {data: keys}"),
         ("public_data_url", "public_data_url: https://g.example/v1"),
         ("operation_log.keep_days", "operation_log: {keep_days: 7}"),
+        ("usage_keep_days", "usage_keep_days: 7"),
     ],
 )
 def test_what_needs_a_restart_is_named_and_stays_as_it_was(key: str, text: str, tmp_path: Path) -> None:

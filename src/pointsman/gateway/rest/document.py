@@ -15,6 +15,7 @@ Every path but `/health` takes the admin's token: `Authorization: Bearer TOKEN`.
 1 MiB, a request to be explained 21 MiB; unknown fields, converted types and repeated keys are refused. Credentials go
 in and never come out."""
 
+HEALTH_PATH = "/health"
 _ERRORS = {
     "400": "The request cannot be right, whatever is stored.",
     "401": "No token, or none that is valid.",
@@ -46,19 +47,20 @@ def document(api: FastAPI, version: str) -> dict[str, Any]:
     made["components"]["securitySchemes"] = {"admin": {"type": "http", "scheme": "bearer"}}
     made["components"]["parameters"] = {"account": _account_parameter()}
     made["components"]["responses"] = {f"E{code}": _error(text) for code, text in _ERRORS.items()}
-    public = {route.path for route in api.routes if isinstance(route, PublicRoute)}
+    open_paths = {route.path for route in api.routes if isinstance(route, PublicRoute)}
     for path, operations in made["paths"].items():
         for operation in operations.values():
-            _complete(operation, path in public)
+            _complete(operation, path, is_open=path in open_paths)
     return made
 
 
-def _complete(operation: dict[str, Any], is_public: bool) -> None:
+def _complete(operation: dict[str, Any], path: str, *, is_open: bool) -> None:
     responses = operation["responses"]
     operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
     responses.pop("422", None)
-    if is_public:
+    if path == HEALTH_PATH:
         responses["503"] = {**responses["200"], "description": "Degraded: the database cannot be reached."}
+    if is_open:
         return
     operation["security"] = [{"admin": []}]
     operation.setdefault("parameters", []).append({"$ref": "#/components/parameters/account"})
