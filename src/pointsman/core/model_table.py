@@ -44,6 +44,10 @@ class ModelTable:
         barred = {name: target for name, target in self.targets.items() if name not in names}
         return ModelTable(kept, self.default if self.default in kept else "", {**self.barred, **barred})
 
+    def without(self, names: Container[str]) -> "ModelTable":
+        """The same for whoever may not use some routes."""
+        return self.only([name for name in self.targets if name not in names])
+
 
 NO_MODELS = ModelTable()
 

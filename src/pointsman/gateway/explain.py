@@ -30,20 +30,20 @@ from pointsman.core.explanation import (
 from pointsman.core.limits import Limits
 from pointsman.core.model_errors import InvalidKey, NoProviderAvailable, NoSuchModel
 from pointsman.core.model_table import ModelTable
-from pointsman.core.provider import Provider
 from pointsman.core.quota import Counters, QuotaKey
 from pointsman.core.route import ALIAS, CHAIN, LONGEST_MODEL, Route
 from pointsman.core.secret import Secret
 from pointsman.gateway.data_listener import HEALTH_PATH, DataListener
 from pointsman.gateway.listed_models import MODELS_PATH
+from pointsman.gateway.route_members import providers_of
 from pointsman.proxy.forwarded_models import model_to_forward
 from pointsman.proxy.model_reception import told_of
 from pointsman.routing.chain_plan import earliest_recovery
 from pointsman.routing.explain import Asked, Circumstances, explain_candidate, explain_chain
-from pointsman.routing.members import chain_of
+from pointsman.routing.members import chain_of, target_of
 from pointsman.routing.pattern import match_pattern
 from pointsman.routing.plan import select_candidate
-from pointsman.routing.resolve import Unresolvable, resolve
+from pointsman.routing.resolve import NoSuchProvider, Unresolvable, key_file_of, resolve
 from pointsman.store.interface import Reader, Store
 from pointsman.wire.json_model import read_model, splice_model
 from pointsman.wire.request import RequestHead, parse_head
@@ -129,7 +129,7 @@ class _Looking:
                 raise InvalidKey("the sandbox's token is revoked or expired: it is given no routes")
             if route is None:
                 raise NotConfigured(f"there is no route {_end_of(steps)}; set it with 'pointsman inference set'")
-            if route.kind == CHAIN or route.via_gateway:
+            if route.kind == CHAIN or route.via_gateway or await self._has_key_file(route):
                 if self._question.body is not None:
                     _check_body(self._question.body, self._limits)
                 return await self.at_listener(sender, route.name, steps)
@@ -149,11 +149,16 @@ class _Looking:
             route = await self._reader.route(sender.account, route.target)
         return route, steps
 
+    async def _has_key_file(self, route: Route) -> bool:
+        """Whether only the gateway can call it."""
+        provider = await self._reader.provider(route.account, route.provider_name)
+        return provider is not None and bool(key_file_of(provider))
+
     async def _called_by_sandbox(self, route: Route, begun: Explanation) -> Explanation:
         """Raises RouterError, and ControlError for a route that cannot be resolved."""
         provider = await self._reader.provider(route.account, route.provider_name)
         if provider is None:
-            raise Unresolvable(f"there is no provider {route.provider_name}")
+            raise NoSuchProvider(route.provider_name)
         candidate = resolve(route, provider).candidate()
         head = _head(self._question.path, self._limits)
         path = head.target.partition("?")[0]
@@ -235,11 +240,12 @@ class _Looking:
         """Whom the route names and the chain in use is without, since the record leads nowhere."""
         if route is None or route.kind != CHAIN:
             return ()
-        members = (*chain.members, *((chain.fallback,) if chain.fallback is not None else ()))
-        served = {member.provider for member in members}
+        served = {member.provider for member in chain.all_members}
         found: dict[str, str] = {}
         try:
-            chain_of(route, await self._providers(route), left_out=lambda name, error: _note(found, name, error))
+            chain_of(
+                route, await providers_of(self._reader, route), left_out=lambda name, error: _note(found, name, error)
+            )
         except Unresolvable as error:
             found.setdefault("", error.text)
         return tuple(
@@ -258,24 +264,15 @@ class _Looking:
         if route is None or route.kind == ALIAS:
             return ""
         try:
-            providers = await self._providers(route)
-            if route.kind == CHAIN:
-                chain_of(route, providers)
-            else:
-                provider = providers.get(route.provider_name)
-                if provider is None:
-                    raise Unresolvable(f"there is no provider {route.provider_name}")
-                resolve(route, provider)
+            target_of(route, await providers_of(self._reader, route))
         except ControlError as problem:
             return f"route {route.name} exists and is not served: {problem.text}"
         return f"route {route.name} exists and is not in force yet; ask again in a second"
 
-    async def _providers(self, route: Route) -> dict[str, Provider]:
-        found = [await self._reader.provider(route.account, name) for name in route.provider_names]
-        return {each.name: each for each in found if each is not None}
-
-    def _direct(self, candidate: Candidate, asked: Asked) -> ExplainedCandidate:
-        return explain_candidate(candidate, asked, _key_of(candidate), self._limits)
+    def _direct(self, target: Candidate | Member, asked: Asked) -> ExplainedCandidate:
+        if isinstance(target, Member):
+            return explain_candidate(target.candidate, asked, _key_of_member(target), self._limits)
+        return explain_candidate(target, asked, _key_of(target), self._limits)
 
     def _begun(self, account: str, model: str | None, steps: tuple[Step, ...]) -> Explanation:
         return Explanation(

@@ -12,17 +12,18 @@ from pointsman.core.candidate import INFERENCE_LOCAL
 from pointsman.core.candidate import SANDBOX_SYSTEM as SYSTEM
 from pointsman.core.data_key import INFERENCE
 from pointsman.core.model_table import Entry, ModelTable
-from pointsman.core.route import ALIAS
+from pointsman.core.route import ALIAS, RESERVED_NAMES
 from pointsman.store.interface import Reader
 
 
 async def entries_of(reader: Reader, account: str, table: ModelTable) -> dict[bytes, Entry]:
-    """By digest. `table`: all that the account has."""
+    """By digest. `table`: all that the account has, what only its sandboxes may use included."""
     entries = {}
+    clients = table.without(RESERVED_NAMES)
     for key in await reader.keys(account):
         entries[key.digest] = Entry(
             Caller(account, key.name, KEY),
-            table.only(key.routes) if key.routes else table,
+            clients.only(key.routes) if key.routes else clients,
             _until(key.expires_at, key.revoked_at),
             key.permits(INFERENCE),
         )
@@ -41,9 +42,11 @@ async def entries_of(reader: Reader, account: str, table: ModelTable) -> dict[by
 
 
 async def _led_to(reader: Reader, account: str, name: str) -> Set[str]:
-    """The route that a reserved name stands for; one that it holds itself is never called through the gateway."""
+    """The route that a reserved name stands for. The table has one that it holds itself if the gateway calls it."""
     route = await reader.route(account, name)
-    return {route.target} if route is not None and route.kind == ALIAS else set()
+    if route is None:
+        return set()
+    return {route.target if route.kind == ALIAS else name}
 
 
 def _until(*moments: float | None) -> float:

@@ -56,12 +56,13 @@ class ModelRoutes:
             for account in await reader.accounts():
                 targets = await self._targets(reader, account.name)
                 table = ModelTable(targets, default if account.name == DEFAULT_ACCOUNT else "")
-                accounts[account.name] = table
+                accounts[account.name] = table.without(RESERVED_NAMES)
                 keys.update(await entries_of(reader, account.name, table))
         self.access, self._compiled_from = ModelAccess(accounts, keys), source
 
     async def _targets(self, reader: Reader, account: str) -> dict[str, Target]:
-        known = self.access.accounts.get(account, ModelTable()).targets
+        before = self.access.accounts.get(account, ModelTable())
+        known = {**before.targets, **before.barred}
         targets: dict[str, Target] = {}
         for number, route in enumerate(await reader.routes(account)):
             if number % _ROUTES_AT_ONCE == 0:

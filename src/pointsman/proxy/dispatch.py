@@ -151,9 +151,11 @@ class Dispatcher:
                 raise UpstreamProtocol("chains are not served here")
             await ChainWalk(self._chains, target, client, record, operation).run(request, path)
             return
-        candidate = target if type(target) is Candidate else self._with_key(cast(Member, target))
+        candidate = target if type(target) is Candidate else cast(Member, target).candidate
         if operation is not None:
             operation.calling(candidate.provider, candidate.model)
+        if type(target) is Member:
+            candidate = self._with_key(target)
         record.candidate = candidate
         record.attempts = 1
         call = Call(candidate, admitted.protocol, request.head, path, request.body)
