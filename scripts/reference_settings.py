@@ -146,6 +146,7 @@ refused: nobody would know who may connect before they are looked up. Port 0 tak
 
 The data listener serves the paths of OpenAI's and Anthropic's interfaces below `/v1`, and `GET /health`: 200
 `{{"status":"ok"}}`, or 503 `{{"status":"degraded"}}` when the database does not answer.
+[The data listener](data-listener.md) says who may call what there.
 
 ## Files
 

@@ -12,7 +12,7 @@ import pytest
 from pointsman.core.attempts import Chain, ErrorCategory, ErrorMapping
 from pointsman.core.limits import DEFAULT_LIMITS, KIB
 from pointsman.core.model_table import ModelTable
-from pointsman.core.quota import LedgerUnavailable, Quota, QuotaKey, Reservation
+from pointsman.core.quota import Counters, LedgerUnavailable, Quota, QuotaKey, Reservation
 from pointsman.proxy.memory_ledger import MemoryLedger
 from tests.support.canary import KEY
 from tests.support.chain_door import ChainDoor, chain, deny, limited, serve
@@ -69,6 +69,26 @@ def test_a_provider_without_a_limit_that_answered_429_stays_exhausted_while_noth
         door.ask()
         serve(door, door.asked(1), stream=False)
         assert door.upstreams[0].saw_nothing()
+
+
+class UncountedAndExhausted(Uncounted):
+    """Another request hears of p0's 429 between this one's plan and its turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked = 0
+
+    def counters(self, key: QuotaKey, quota: Quota, now: float) -> Counters:
+        self._asked += key.provider == "p0"
+        return Counters(exhausted_until=now + 50 if key.provider == "p0" and self._asked > 1 else 0.0)
+
+
+@pytest.mark.guarantee("A15")
+def test_a_429_that_another_request_met_since_the_plan_holds_while_nothing_can_be_counted() -> None:
+    with chain(ledger=UncountedAndExhausted()) as door:
+        door.ask()
+        serve(door, door.asked(1), stream=False)
+        assert door.told()[1] == "rate_limit_hit p0 exhausted"
 
 
 @pytest.mark.guarantee("A6")

@@ -22,8 +22,11 @@ from tests.support.canary import KEY
 from tests.support.chain_requests import GROQ, MIDNIGHT, succeed
 from tests.support.data_door import DataDoor
 from tests.support.descriptors import open_at
+from tests.support.dialects import Say
 from tests.support.door import candidate
+from tests.support.gateway_process import GatewayProcess, fetch, free_ports
 from tests.support.raw_client import Answer
+from tests.support.scripted_model import ScriptedModel
 from tests.support.watched_api import DAY, Watched
 
 PATHS = ["/stats/live", "/stats/history?date=2026-11-30", "/health/providers"]
@@ -200,3 +203,27 @@ def test_a_long_day_arrives_whole(keyless: Running) -> None:
     day = path.read_bytes() * 20_000
     path.write_bytes(day)
     assert keyless.ask("/stats/history").body == day
+
+
+def test_a_gateway_with_inferrouters_configuration_has_them_for_the_providers_of_its_file(tmp_path: Path) -> None:
+    with ScriptedModel(lambda _: Say("hello")) as upstream:
+        provider = {"Name": "groq", "Type": "OpenAiCompatible", "BaseUrl": upstream.url, "Model": "m"}
+        fallback = {"Name": "ollama", "Type": "OpenAiCompatible", "BaseUrl": upstream.url, "Model": "m"}
+        section = {"HideModels": True, "Providers": [{**provider, "DailyRequestLimit": 9}], "FinalFallback": fallback}
+        config = tmp_path / "appsettings.json"
+        config.write_text(json.dumps({"InferRouter": section}))
+        gateway = GatewayProcess(tmp_path / "data", free_ports(), f"--config={config}")
+        gateway.start({"GROQ_API_KEY_FILE": str(tmp_path / "missing")})
+        try:
+            port = gateway.ports["data"]
+            status, live = fetch(port, "/stats/live", "")
+            assert status == 200
+            rows = {each["provider_name"]: each["daily_limit"] for each in json.loads(live)["providers"]}
+            assert rows == {"groq": 9, "ollama": 0}
+            found = json.loads(fetch(port, "/health/providers", "")[1])["providers"]
+            assert {each["name"]: each["status"] for each in found} == {"groq": "ok", "ollama": "ok"}
+            assert {each.method for each in upstream.requests} == {"GET"}
+            assert fetch(port, "/stats/history", "") == (200, b"")
+            assert fetch(port, "/metrics", "")[0] == 404
+        finally:
+            gateway.end()

@@ -82,6 +82,7 @@ def error_of(answer: Answer) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("listener", ["closed", "open_"])
+@pytest.mark.guarantee("L1")
 def test_a_key_gives_its_accounts_routes_and_those_only(listener: str, request: pytest.FixtureRequest) -> None:
     asked: Asked = request.getfixturevalue(listener)
     for fields in ("Authorization: Bearer all\r\n", "authorization: bearer  all\r\n", "x-api-key: soon\r\n"):
@@ -100,6 +101,7 @@ def test_a_key_gives_its_accounts_routes_and_those_only(listener: str, request: 
         ("x-api-key: one\r\nAuthorization: Bearer dummy\r\n", 401),
     ],
 )
+@pytest.mark.guarantee("L2")
 def test_a_key_that_is_known_and_not_good_is_refused_everywhere(
     listener: str, fields: str, status: int, request: pytest.FixtureRequest
 ) -> None:
@@ -128,6 +130,7 @@ def test_a_key_that_nobody_knows_is_refused_unless_the_listener_is_open(
     assert open_.call("fast", fields).status == 200
 
 
+@pytest.mark.guarantee("L1")
 def test_a_route_that_the_key_may_not_use_is_403_and_one_that_is_not_there_404(closed: Asked) -> None:
     status, code, message = error_of(closed.call("more", "x-api-key: one\r\n"))
     assert (status, code) == (403, "model_not_authorized")
@@ -144,6 +147,7 @@ def test_one_model_is_looked_up_by_the_same_rule(closed: Asked, key: str, status
         assert client.answer().status == status
 
 
+@pytest.mark.guarantee("L1")
 def test_the_nearest_name_is_never_one_that_the_key_may_not_use(closed: Asked) -> None:
     assert "did you mean 'more'" in error_of(closed.call("mroe", "x-api-key: more\r\n"))[2]
     closed.door.keys = {

@@ -25,7 +25,7 @@ from tests.support.probing import resolved, run
 
 
 def target(name: str, url: str) -> Target:
-    return Target(name, resolved(url).candidate())
+    return Target(name, resolved(url))
 
 
 DEFAULT = HealthLimits()
@@ -131,7 +131,7 @@ def test_one_that_is_silent_or_not_there_is_unreachable_and_holds_up_no_other() 
 
 
 def gguf() -> Target:
-    return Target("local", resolved("gguf:///models/small.gguf").candidate())
+    return Target("local", resolved("gguf:///models/small.gguf"))
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])

@@ -1,12 +1,9 @@
 """`/stats`, `/health/providers` and `/metrics` on the control listener, with a day that had an outage in it."""
 
 import asyncio
-import contextlib
-import http.client
 import json
 import re
 import signal
-import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,7 +19,7 @@ from pointsman.proxy.live_quotas import LiveQuota
 from tests.support.canary import KEY
 from tests.support.chain_requests import MIDNIGHT, Journal, a_day_with_an_outage
 from tests.support.descriptors import open_paths
-from tests.support.gateway_process import GatewayProcess, NotStarted
+from tests.support.gateway_process import GatewayProcess, NotStarted, fetch, free_ports
 from tests.support.rest import BEARER, RunningApi, rest_api
 from tests.support.watched_api import Watched, watched_api
 
@@ -231,18 +228,3 @@ def test_a_gateway_whose_log_has_no_directory_says_so_and_does_not_start(tmp_pat
     with pytest.raises(NotStarted):
         gateway.start()
     assert any("operation log" in line and "directory" in line for line in gateway.lines), gateway.lines
-
-
-def fetch(port: int, path: str, token: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request("GET", path, headers={"authorization": f"Bearer {token}"})
-    response = connection.getresponse()
-    answer = response.status, response.read()
-    connection.close()
-    return answer
-
-
-def free_ports() -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
-        return [each.getsockname()[1] for each in sockets]

@@ -28,7 +28,7 @@ HOSTS = {
 
 
 OLDER = """{
-  // version 1.0: no section, the local model among the providers
+  // version 1.0: no section, the local model among the providers, the client's model name is sent
   "RoutingStrategy": "ChainOfResponsibility", "HideModels": false,
   "Providers": [
     { "Name": "groq", "Type": "openai_compatible", "BaseUrl": "https://api.groq.com/openai/v1" },
@@ -83,14 +83,14 @@ def test_the_example_chain_goes_from_its_first_provider_to_the_local_model(run: 
     running = run("chain.yaml")
     done = running.ask()
     assert done.stdout.splitlines() == ["groq says so", "route=fast model=llama-3.3-70b-versatile attempts=1"]
-    assert running.scripted["groq"].requests[0].fields["authorization"] == f"Bearer {KEY}-groq"
+    assert running.scripted["groq"].calls[0].fields["authorization"] == f"Bearer {KEY}-groq"
     running.failing["groq"] = TOO_MANY
     done = running.ask("any-name-goes-to-the-default-route")
     assert done.stdout.splitlines() == ["gemini says so", "route=fast model=gemini-2.5-flash attempts=2"]
     running.failing["gemini"] = Failure(401, {"error": {"message": "bad key"}})
     done = running.ask("spread", "Say hello.")
     assert done.stdout.endswith(" attempts=2 fallback=local\n"), (done.stdout, done.stderr)
-    assert len(running.scripted["groq"].requests) == 2  # exhausted since its 429, on every route
+    assert len(running.scripted["groq"].calls) == 2  # exhausted since its 429, on every route
 
 
 def test_inferrouters_configuration_runs_as_it_is(run: Callable[..., Running]) -> None:
@@ -103,7 +103,7 @@ def test_inferrouters_configuration_runs_as_it_is(run: Callable[..., Running]) -
     running.failing = {"groq": TOO_MANY, "gemini": Failure(401, {"error": {"message": "bad key"}})}
     said, told = running.ask("gpt-4o").stdout.splitlines()
     assert (said, told) == ("ollama says so", "route=default model=qwen2.5:3b attempts=3")
-    asked = running.scripted["ollama"].requests[0]
+    asked = running.scripted["ollama"].calls[0]
     assert (asked.body["model"], asked.fields["authorization"]) == ("qwen2.5:3b", "Bearer none")
     running.failing["ollama"] = TOO_MANY
     done = running.ask()
@@ -116,6 +116,7 @@ def test_inferrouters_older_shape_falls_back_to_the_model_among_its_providers(
     run: Callable[..., Running],
 ) -> None:
     running = run("appsettings.json", OLDER)
-    assert running.ask("gpt-4o").stdout.splitlines()[0] == "groq says so"
+    assert running.ask("gpt-4o").stdout.splitlines() == ["groq says so", "route=default model=gpt-4o attempts=1"]
+    assert running.scripted["groq"].calls[0].body["model"] == "gpt-4o"
     running.failing["groq"] = TOO_MANY
     assert running.ask("gpt-4o", "Say hello.").stdout.endswith(" attempts=2 fallback=local\n")

@@ -102,8 +102,8 @@ def test_a_gateway_does_what_all_keys_together_say(tmp_path: Path) -> None:
         # gemini has no limit, so that least_used asks groq first; its 418 is mapped, and it is not asked again.
         assert ask(tmp_path, ports["data"]) == (200, "bigger", "2")
         assert ask(tmp_path, ports["data"]) == (200, "bigger", "1")
-        assert [each.fields["authorization"] for each in groq.requests] == [f"Bearer {KEY}"]
-        assert [each.body["model"] for each in (*groq.requests, *gemini.requests)] == ["big", "bigger", "bigger"]
+        assert [each.fields["authorization"] for each in groq.calls] == [f"Bearer {KEY}"]
+        assert [each.body["model"] for each in (*groq.calls, *gemini.calls)] == ["big", "bigger", "bigger"]
         assert {"records.db", "at-rest.key", "quota.db"} <= {path.name for path in (tmp_path / "state").iterdir()}
         assert (tmp_path / "journal").is_dir()
     assert KEY not in "".join(gateway.lines)

@@ -82,10 +82,8 @@ class DataDoor:
         self.log = OperationLog(lines=self._lines, wall_clock=time.time)
         models = Models(self._access, time.time, is_open=self.is_open, mark=self.mark)
         self.journal = OperationJournal(self._told, wall_clock=time.time, clock=self.clock)
-        served = Served(models, self.ledger, journal=self.journal, stages=self.stages)
-        self.listener = DataListener(
-            self.log, self._is_healthy, served, limits=self._limits, clock=self.clock, watched=self.watched
-        )
+        served = Served(models, self.ledger, journal=self.journal, stages=self.stages, watched=self.watched)
+        self.listener = DataListener(self.log, self._is_healthy, served, limits=self._limits, clock=self.clock)
         await self.listener.serve(self._socket, self._context)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

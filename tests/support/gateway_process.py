@@ -1,8 +1,11 @@
 """A real `pointsman gateway` that keeps its ports, so that it can be ended in any way and started again."""
 
+import contextlib
+import http.client
 import os
 import re
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -113,3 +116,20 @@ class GatewayProcess:
             self.process.send_signal(signal.SIGCONT)
             self.end()
         evidence.keep("cli", "".join(self.lines))
+
+
+def fetch(port: int, path: str, token: str) -> tuple[int, bytes]:
+    """Status and body of a GET."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", path, headers={"authorization": f"Bearer {token}"})
+    response = connection.getresponse()
+    answer = response.status, response.read()
+    connection.close()
+    return answer
+
+
+def free_ports() -> list[int]:
+    """For the listeners, in their order."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        return [each.getsockname()[1] for each in sockets]

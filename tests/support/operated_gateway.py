@@ -31,6 +31,7 @@ class OperatedGateway:
             if _READY.search(line):
                 self.ports = {name: int(port) for name, _, port in _PLACE.findall(line)}
                 self.url = f"http://127.0.0.1:{self.ports['grpc']}"
+                self.data = f"127.0.0.1:{self.ports['data']}"
                 break
         else:
             raise AssertionError(f"the gateway did not start: {self.lines}")
@@ -66,11 +67,13 @@ def operated_gateway(directory: Path, *options: str) -> Iterator[OperatedGateway
     listeners = [word for option in _LISTENERS for word in (option, "127.0.0.1:0")]
     command = [POINTSMAN, "gateway", "--data-dir", str(directory), *listeners, *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    running = None
     try:
         running = OperatedGateway(process, directory)
         yield running
     finally:
-        if process.poll() is None:
+        if running is not None and process.poll() is None:
             running.stop()
+        process.wait(30)
         if process.stderr is not None:
             process.stderr.close()

@@ -162,6 +162,11 @@ class ScriptedModel:
         """What it was asked, oldest first."""
         return self._server.requests
 
+    @property
+    def calls(self) -> list[Asked]:
+        """Those that had a body: not the looks at whether it is there, which a gateway takes when it likes."""
+        return [each for each in self.requests if each.method == "POST"]
+
     def __enter__(self) -> "ScriptedModel":
         self._thread.start()
         return self

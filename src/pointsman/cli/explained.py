@@ -28,6 +28,7 @@ _REASONS = {
     "no_weight": "no daily limit, so no weight",
     "dialect": "does not speak the dialect",
     "auth_error": "no key",
+    "no_model": "no model of its own, and the request names none",
     "unresolvable": "its record leads nowhere",
 }
 
@@ -116,7 +117,7 @@ def _header_lines(made: "Explanation") -> list[str]:
     """Once for all candidates that treat headers alike."""
     groups: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for each in made.candidates:
-        if each.HasField("rewrite") and each.place:
+        if each.place and each.rewrite.headers_set:  # to a mock, nothing is sent
             rewrite = each.rewrite
             rules = (rewrite.headers_kept, rewrite.headers_set, rewrite.headers_default, rewrite.headers_dropped)
             groups.setdefault(tuple(map(tuple, rules)), []).append(each.provider_name or each.endpoint)

@@ -5,7 +5,7 @@ from typing import Any
 
 from pointsman.cli.table import table
 from pointsman.config.gateway_records import FileRecords
-from pointsman.core.provider import REDACTED, Provider
+from pointsman.core.provider import KEY_FILE, REDACTED, Provider
 from pointsman.core.route import Route
 
 
@@ -48,7 +48,7 @@ def records_as_json(records: FileRecords) -> dict[str, Any]:
 
 
 def _key(provider: Provider) -> str:
-    return provider.config.get("KEY_FILE", "none")
+    return provider.config.get(KEY_FILE, "none")
 
 
 def _members(route: Route) -> str:

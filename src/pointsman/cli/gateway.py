@@ -35,6 +35,7 @@ _HELP = {
     "default_route": ("NAME", "Where a model name leads that names no route."),
     "operation_log.dir": ("DIR", "Where the daily files of requests are."),
     "operation_log.keep_days": ("N", "Days that they are kept."),
+    "usage_keep_days": ("N", "Days that the database keeps a row for each request."),
     "tls.cert": ("FILE", "Certificate of all three listeners, PEM."),
     "tls.key": ("FILE", "Its private key."),
     "tls.client_ca": ("FILE", "Whoever connects must show a certificate that this one signed."),

@@ -78,6 +78,7 @@ def read_chain(entry: FileEntry, providers: Providers, *, forwards_model: bool =
         fallback=fallback,
         request_timeout_seconds=timeout,
         forwards_model=forwards_model,
+        from_file=True,
     )
 
 

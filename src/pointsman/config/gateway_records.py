@@ -19,7 +19,7 @@ from pointsman.config.text_file import Unreadable, open_regular
 from pointsman.config.yaml_positions import NOTHING, Mapping, Node, Sequence
 from pointsman.core.endpoint import parse_endpoint
 from pointsman.core.profiles import LOCAL_GGUF, profile_for
-from pointsman.core.provider import Provider
+from pointsman.core.provider import KEY_FILE, Provider
 from pointsman.core.route import Route
 from pointsman.core.secret import Secret
 
@@ -164,13 +164,13 @@ def _keyless(provider: ProviderEntry | None) -> ProviderEntry | None:
         return provider
     record, entry = provider.record, provider.entry
     url = record.config.get(profile.base_url_config_keys[0], "")
-    if "KEY_FILE" not in record.config or not url or parse_endpoint(url).scheme != "http":
+    if KEY_FILE not in record.config or not url or parse_endpoint(url).scheme != "http":
         return provider
-    path = record.config["KEY_FILE"]
+    path = record.config[KEY_FILE]
     if os.path.lexists(path):
         return provider
     next_step = f"add {entry.spelling('api_key')}: none if that is meant"
     entry.warn("base_url", f"there is no {path}, so that it is asked without a key", next_step)
-    config = {key: value for key, value in record.config.items() if key != "KEY_FILE"}
+    config = {key: value for key, value in record.config.items() if key != KEY_FILE}
     credentials = {profile.credential_key_names[0]: Secret("none")}
     return ProviderEntry(replace(record, credentials=credentials, config=config), entry)

@@ -118,6 +118,13 @@ KEYS = (
     ),
     SettingKey("operation_log.keep_days", "30", "Days that they are kept, from 1 to 3650.", "30", is_number=True),
     SettingKey(
+        "usage_keep_days",
+        "400",
+        "Days that the database keeps a row for each request, from 1 to 3650.",
+        "400",
+        is_number=True,
+    ),
+    SettingKey(
         "tls.cert",
         "no TLS",
         "PEM certificate with its chain. All three listeners then speak TLS.",

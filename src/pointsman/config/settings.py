@@ -29,6 +29,7 @@ _KEY_FILE = "credentials.key"
 _OPERATIONS = "operations"
 _SECRETS = Path("/run/secrets")  # where Docker mounts them
 _KEEP_DAYS = 30
+_USAGE_KEEP_DAYS = 400  # a year, and the month that is compared with last year's
 _LONGEST_KEPT = 3650
 _LISTENERS = ("listen.data", "listen.control", "listen.grpc")
 
@@ -82,6 +83,8 @@ class Settings:
     """Without a slash at its end; empty when nobody said."""
     default_route: str = ""
     """Empty for none."""
+    usage_keep_days: int = _USAGE_KEEP_DAYS
+    """Days that usage rows stay."""
     records: FileRecords = field(default_factory=FileRecords)
     """What the file defines besides."""
     warnings: tuple[str, ...] = ()
@@ -107,6 +110,7 @@ class Settings:
             "default_route": self.default_route,
             "operation_log.dir": str(self.operation_log.dir),
             "operation_log.keep_days": str(self.operation_log.keep_days),
+            "usage_keep_days": str(self.usage_keep_days),
             "tls.cert": str(tls.cert) if tls else "",
             "tls.key": str(tls.key) if tls else "",
             "tls.client_ca": str(tls.client_ca or "") if tls else "",
@@ -175,10 +179,14 @@ class _Reader:
             key_file,
             auth,
             tls,
-            OperationLogSettings(self._path("operation_log.dir") or data_dir / _OPERATIONS, self._keep_days()),
+            OperationLogSettings(
+                self._path("operation_log.dir") or data_dir / _OPERATIONS,
+                self._days("operation_log.keep_days", _KEEP_DAYS),
+            ),
             secrets_dir=self._path("secrets_dir") or _SECRETS,
             public_data_url=self._public_data_url(),
             default_route=self._default_route(),
+            usage_keep_days=self._days("usage_keep_days", _USAGE_KEEP_DAYS),
             warnings=tuple(self._warnings),
             sources=tuple((key.path, self._source(key.path)) for key in KEYS),
         )
@@ -253,16 +261,15 @@ class _Reader:
                 self._complaints.about(given, "auth.metrics is neither token nor none", "write token")
                 return "token"
 
-    def _keep_days(self) -> int:
-        text = self._text("operation_log.keep_days")
+    def _days(self, key: str, default: int) -> int:
+        text = self._text(key)
         if text is None:
-            return _KEEP_DAYS
+            return default
         if text.isascii() and text.isdecimal() and len(text) <= 4 and 1 <= int(text) <= _LONGEST_KEPT:
             return int(text)
-        given = self._given["operation_log.keep_days"]
-        reason = f"operation_log.keep_days is no whole number from 1 to {_LONGEST_KEPT}"
-        self._complaints.about(given, reason, f"write days, as in {_KEEP_DAYS}")
-        return _KEEP_DAYS
+        reason = f"{key} is no whole number from 1 to {_LONGEST_KEPT}"
+        self._complaints.about(self._given[key], reason, f"write days, as in {default}")
+        return default
 
     def _default_route(self) -> str:
         text = self._text("default_route")

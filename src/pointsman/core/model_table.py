@@ -4,12 +4,12 @@ import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from pointsman.core.attempts import Chain
+from pointsman.core.attempts import Chain, Member
 from pointsman.core.caller import Caller
 from pointsman.core.candidate import Candidate
 
-Target = Candidate | Chain
-"""A direct route's one candidate, or a chain."""
+Target = Candidate | Member | Chain
+"""A direct route's one candidate, the same with a key that is read from a file for each request, or a chain."""
 
 
 @dataclass(frozen=True, slots=True)

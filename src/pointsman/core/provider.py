@@ -12,6 +12,8 @@ from pointsman.core.control_errors import InvalidRequest
 from pointsman.core.profiles import LOCAL_GGUF
 from pointsman.core.secret import Secret
 
+KEY_FILE = "KEY_FILE"
+"""Config entry that names the file with the key of a provider from a configuration file; no stored record has it."""
 REDACTED = "REDACTED"
 """Stands for every credential in every answer but a bundle."""
 LONGEST_NAME = 253
@@ -41,6 +43,8 @@ class Provider:
     created_at: float
     """Seconds since the epoch."""
     updated_at: float
+    from_file: bool = False
+    """Whether the gateway's configuration file defines it, so that no command changes it. Never stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +78,10 @@ def check_draft(draft: ProviderDraft) -> None:
         raise InvalidRequest(f"the type has {len(draft.type)} characters; at most {LONGEST_TYPE}")
     if not draft.type.isprintable():
         raise InvalidRequest("the type holds a control character; write it as openai, anthropic or nvidia")
-    if any(key.strip().upper() == "KEY_FILE" for key in draft.config):
+    if any(key.strip().upper() == KEY_FILE for key in draft.config):
         raise InvalidRequest(
-            "KEY_FILE belongs into the gateway's own configuration file: whoever sets it here could send any file that "
-            "the gateway may read to a host of theirs"
+            f"{KEY_FILE} belongs into the gateway's own configuration file: whoever sets it here could send any file "
+            "that the gateway may read to a host of theirs"
         )
     for key, secret in draft.credentials.items():
         if secret.reveal() == REDACTED:

@@ -59,6 +59,8 @@ class Route:
     """Of a direct route: whether sandboxes reach it through the gateway's data listener (DESIGN D29)."""
     forwards_model: bool = False
     """Of a chain from a file: whether the client's model is sent, not each provider's own. Never stored."""
+    from_file: bool = False
+    """Whether the gateway's configuration file defines it, so that no command changes it. Never stored."""
 
     @property
     def provider_names(self) -> tuple[str, ...]:

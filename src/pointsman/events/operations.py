@@ -103,8 +103,14 @@ _UNTIL = "when there is room again, RFC 3339; null when nobody knows"
 
 
 def _timestamp(seconds: float) -> str:
-    whole = int(seconds)
-    return f"{_second(whole)}.{int((seconds - whole) * 1000):03d}Z"
+    return _moment(int(seconds * 1000))
+
+
+@lru_cache(maxsize=64)
+def _moment(milliseconds: int) -> str:
+    """Of events that are written together many share one."""
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{_second(seconds)}.{rest:03d}Z"
 
 
 @lru_cache(maxsize=16)
@@ -131,7 +137,8 @@ def _place(account: str, route: str) -> str:
 
 
 def _started(happening: Happening) -> str:
-    return _place(happening.subject.account, happening.subject.route)
+    subject = happening.subject
+    return _place(subject.account, subject.route)
 
 
 def _tokens(happening: Happening) -> str:
@@ -160,7 +167,7 @@ def _skipped(each: Skipped) -> str:
 def _completed(happening: Happening) -> str:
     return (
         f'"provider":{_text(happening.provider)},"model":{_text(happening.model)},{_tokens(happening)},'
-        f'"latency_ms":{happening.seconds * 1000:.0f},"fallback":{"true" if happening.fallback else "false"},'
+        f'"latency_ms":{round(happening.seconds * 1000)},"fallback":{"true" if happening.fallback else "false"},'
         f'"status":"ok","attempts":{happening.attempts},{_started(happening)}'
     )
 
@@ -181,7 +188,7 @@ def _retried(happening: Happening) -> str:
 
 
 def _stream_completed(happening: Happening) -> str:
-    return f'{_provider(happening)},{_tokens(happening)},"latency_ms":{happening.seconds * 1000:.0f}'
+    return f'{_provider(happening)},{_tokens(happening)},"latency_ms":{round(happening.seconds * 1000)}'
 
 
 def _failed(happening: Happening) -> str:
@@ -193,7 +200,7 @@ def _cancelled(happening: Happening) -> str:
 
 
 def _ended(happening: Happening) -> str:
-    return f'"attempts":{happening.attempts},"latency_ms":{happening.seconds * 1000:.0f},{_started(happening)}'
+    return f'"attempts":{happening.attempts},"latency_ms":{round(happening.seconds * 1000)},{_started(happening)}'
 
 
 def _dropped(happening: Happening) -> str:

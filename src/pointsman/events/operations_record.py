@@ -72,7 +72,8 @@ class OperationJournal:
         if not pending:
             return
         for each in pending:
-            each.settle()
+            if each.usage is not None:
+                each.settle()
         if self._lines is not None:
             self._lines.write("".join([operations.event_line(each) for each in pending]))
             self._lines.flush()

@@ -82,6 +82,7 @@ class Record:
         "detail",
         "fault",
         "heard_out",
+        "is_answered",
         "is_fallback",
         "kind",
         "meter",
@@ -117,6 +118,8 @@ class Record:
         """The operation log's account of it; None where there is no such log, and for what matched no route."""
         self.attempts = 0
         """Calls of upstreams so far."""
+        self.is_answered = False
+        """Whether `candidate`'s answer is the client's, as far as it went; else it got an error of ours, or nothing."""
         self.is_fallback = False
         """Whether `candidate` is what answers when all others of a chain do not."""
         self.status = 0
@@ -147,9 +150,13 @@ class Record:
         if not self.announced:
             self.announced = True
             return _ADMITTED
+        self.settle()
+        return (self.kind,) if self.fault is None else (self.fault, self.kind)
+
+    def settle(self) -> None:
+        """Read what was left for later: the token counts of the body. Once it has ended."""
         if self.meter is not None:
             self.usage, self.meter = self.meter.usage(), None
-        return (self.kind,) if self.fault is None else (self.fault, self.kind)
 
     def fail(self, error: RouterError) -> None:
         """Note that it ended in an error of ours, before or after its response began."""

@@ -17,9 +17,11 @@ from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.provider_health import targets_of_records
 from pointsman.gateway.stats import rows_of_records
+from pointsman.gateway.usage import UsageRows, keeping
 from pointsman.gateway.watching import Sources, Watching, watching
 from pointsman.proxy.background import running
 from pointsman.proxy.model_reception import Models
+from pointsman.proxy.stages import Stages
 from pointsman.routing.hops import mark_of
 from pointsman.store.interface import Store
 from pointsman.store.quota_ledger import SqlQuotaLedger
@@ -57,6 +59,9 @@ async def data_side(
         models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
         engines = await stack.enter_async_context(local_engines())
         ledger = await _open_ledger(settings, stack)
+        # Before the listener, so that requests that end with it still get their rows.
+        usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days)
+        await stack.enter_async_context(keeping(usage))
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(
             targets_of_records(store),
@@ -66,14 +71,14 @@ async def data_side(
             engines=engines,
         )
         kept = settings.operation_log
+        are_open = settings.auth.metrics == "none"
         watched = stack.enter_context(
-            watching(
-                kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=settings.auth.metrics == "none"
-            )
+            watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
-        served = Served(models, ledger, engines, journal=watched.journal)
+        stages = Stages(usage_record=usage.record)
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
-        listener = DataListener(log, is_healthy, served, watched=paths)
+        served = Served(models, ledger, engines, stages, watched.journal, paths)
+        listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
         yield DataSide(listener, watched, routes.refresh)
 

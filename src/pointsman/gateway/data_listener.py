@@ -1,6 +1,6 @@
 """The gateway's data listener: the data plane of the door, for clients that come without a tunnel.
 
-Owns the paths that it answers itself: `/health`, and `/v1/models` by `listed_models`. Others of ours are
+Owns the paths that it answers itself: `/health` and, by `listed_models`, `/v1/models`. Others of ours are
 `data_watching`'s, inference is `proxy.dispatch`'s by the rules of `proxy.model_reception`; sockets, grammar, deadlines
 and bounds are `proxy.server`'s.
 """
@@ -26,8 +26,7 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations_record import OperationJournal
 from pointsman.events.record import failed_handshake, peer_of
 from pointsman.gateway.data_watching import Look, WatchedPaths
-from pointsman.gateway.listed_models import PATH as MODELS_PATH
-from pointsman.gateway.listed_models import ListedModels
+from pointsman.gateway.listed_models import MODELS_PATH, ListedModels
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.ledger import QuotaLedger
@@ -60,6 +59,8 @@ class Served:
     stages: Stages = NO_STAGES
     journal: OperationJournal | None = None
     """Where what becomes of requests is told."""
+    watched: WatchedPaths | None = None
+    """Served besides; None for none."""
 
 
 class DataListener:
@@ -77,7 +78,6 @@ class DataListener:
         *,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] | None = None,
-        watched: WatchedPaths | None = None,
     ) -> None:
         self.served = served
         self.limits = limits
@@ -91,7 +91,7 @@ class DataListener:
             dispatcher.serve_chains(served.ledger, Random(), served.journal)  # noqa: S311  # breaks ties, protects nothing
             self.state_of = dispatcher.state_of
             dispatcher.pass_stages(served.stages)
-            return _Paths(log, health, served.models, listed, dispatcher, watched)
+            return _Paths(log, health, served, listed, dispatcher)
 
         front = Front(served.models, application, served.models.mark)
         find_engine = served.engines.find if served.engines is not None else None
@@ -158,20 +158,14 @@ class _Paths:
     """What is served: an `Application` of the data plane."""
 
     def __init__(
-        self,
-        log: OperationLog,
-        health: _Health,
-        models: Models,
-        listed: ListedModels,
-        dispatcher: Dispatcher,
-        watched: WatchedPaths | None,
+        self, log: OperationLog, health: _Health, served: Served, listed: ListedModels, dispatcher: Dispatcher
     ) -> None:
         self._log = log
         self._health = health
-        self._models = models
+        self._models = served.models
         self._listed = listed
         self._dispatcher = dispatcher
-        self._watched = watched
+        self._watched = served.watched
 
     def admit(self, head: RequestHead) -> Admitted | _Own | Look:
         """Inference is the dispatcher's. Raises RouterError."""

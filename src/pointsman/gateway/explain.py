@@ -35,7 +35,8 @@ from pointsman.core.quota import Counters, QuotaKey
 from pointsman.core.route import ALIAS, CHAIN, LONGEST_MODEL, Route
 from pointsman.core.secret import Secret
 from pointsman.gateway.data_listener import HEALTH_PATH, DataListener
-from pointsman.gateway.listed_models import PATH as MODELS_PATH
+from pointsman.gateway.listed_models import MODELS_PATH
+from pointsman.proxy.forwarded_models import model_to_forward
 from pointsman.proxy.model_reception import told_of
 from pointsman.routing.chain_plan import earliest_recovery
 from pointsman.routing.explain import Asked, Circumstances, explain_candidate, explain_chain
@@ -127,7 +128,7 @@ class _Looking:
             if not sender.is_valid:
                 raise InvalidKey("the sandbox's token is revoked or expired: it is given no routes")
             if route is None:
-                raise NotConfigured
+                raise NotConfigured(f"there is no route {_end_of(steps)}; set it with 'pointsman inference set'")
             if route.kind == CHAIN or route.via_gateway:
                 if self._question.body is not None:
                     _check_body(self._question.body, self._limits)
@@ -162,7 +163,7 @@ class _Looking:
         if body is not None:
             _check_body(body, self._limits)
         model = read_model(body) if body is not None and head.method != "GET" else None
-        asked = Asked(model, head.target, body, self._question.headers)
+        asked = Asked(model, head.target, body, self._question.headers, by_gateway=False)
         told = replace(self._direct(candidate, asked), provider=provider.name)
         begun = replace(begun, model=model if body is not None else INFERENCE_LOCAL, protocol=protocol)
         return replace(_led_to(begun, route), kind=route.kind, runs="sandbox", candidates=(told,))
@@ -183,6 +184,8 @@ class _Looking:
             named = read_model(body)
             begun = replace(begun, model=named)
             target = admitted.choose(body)
+            if isinstance(target, Chain) and target.forwards_model:
+                model_to_forward(body, target)
             _check_body(body, self._limits)
         except RouterError as error:
             return replace(begun, denial=_denial(error, told_of(error), await self._not_served(error, begun)))
@@ -194,7 +197,9 @@ class _Looking:
         begun = replace(_led_to(begun, route), route=name, runs="gateway")
         if isinstance(target, Chain):
             return await self._along(target, asked, begun, route)
-        told = self._direct(target, asked)
+        told = self._direct(target.candidate if isinstance(target, Member) else target, asked)
+        if isinstance(target, Member):
+            told = replace(told, key=_key_of_member(target))
         told = replace(told, provider=route.provider_name if route is not None else "")
         return replace(begun, kind="direct", candidates=(told,))
 
@@ -252,8 +257,6 @@ class _Looking:
         route = await self._reader.route(begun.account, begun.model)
         if route is None or route.kind == ALIAS:
             return ""
-        if begun.model in self._models.of_account(begun.account).targets:
-            return f"route {route.name} exists, and who sends this may not use it; see: pointsman key list"
         try:
             providers = await self._providers(route)
             if route.kind == CHAIN:
@@ -282,6 +285,10 @@ class _Looking:
 
 def _led_to(begun: Explanation, route: Route | None) -> Explanation:
     return begun if route is None else replace(begun, route=route.name, version=route.version)
+
+
+def _end_of(steps: tuple[Step, ...]) -> str:
+    return steps[-1].to if steps else INFERENCE_LOCAL
 
 
 def _note(found: dict[str, str], name: str, error: Unresolvable) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from pointsman.config.gateway_records import FileRecords
 from pointsman.core.account import DEFAULT_ACCOUNT, Account
-from pointsman.core.control_errors import AlreadyExists, ControlError, NotPossibleNow
+from pointsman.core.control_errors import DefinedInFile
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
@@ -186,7 +186,7 @@ class _LayeredWriter(_LayeredReader):
         self._writer = writer
 
     async def insert_provider(self, provider: Provider) -> None:
-        self._check_provider(provider.account, provider.name, AlreadyExists)
+        self._check_provider(provider.account, provider.name)
         await self._writer.insert_provider(provider)
 
     async def replace_provider(self, provider: Provider) -> None:
@@ -205,13 +205,13 @@ class _LayeredWriter(_LayeredReader):
         self._check_route(account, name)
         return await self._writer.delete_route(account, name)
 
-    def _check_provider(self, account: str, name: str, kind: type[ControlError] = NotPossibleNow) -> None:
+    def _check_provider(self, account: str, name: str) -> None:
         if self._file.provider(account, name) is not None:
-            raise kind(_is_the_files("provider", name))
+            raise DefinedInFile("provider", name)
 
     def _check_route(self, account: str, name: str) -> None:
         if self._file.route(account, name) is not None:
-            raise NotPossibleNow(_is_the_files("route", name))
+            raise DefinedInFile("route", name)
 
     async def insert_sandbox_token(self, token: SandboxToken) -> None:
         await self._writer.insert_sandbox_token(token)
@@ -227,10 +227,6 @@ class _LayeredWriter(_LayeredReader):
 
     async def insert_account(self, account: Account) -> None:
         await self._writer.insert_account(account)
-
-
-def _is_the_files(what: str, name: str) -> str:
-    return f"{what} {name} is defined in the gateway's configuration file; change it there, or choose another name"
 
 
 def _conflict(what: str, name: str) -> str:

@@ -22,7 +22,8 @@ from pointsman.proxy.model_reception import not_served
 from pointsman.proxy.router import BufferedResponse
 from pointsman.wire.openai_error import openai_error_body
 
-PATH = "/v1/models"
+MODELS_PATH = "/v1/models"
+"""Answered by the listener itself, and what lies below it."""
 _MOST_ASKED = 8
 """Providers, the first of the chain; all at once, so that one that hangs does not keep the others' answers."""
 
@@ -44,9 +45,9 @@ class ListedModels:
     async def answer(self, table: ModelTable, path: str) -> tuple[int, bytes]:
         """Status and body."""
         listed = await self._listed(table)
-        if path == PATH:
+        if path == MODELS_PATH:
             return 200, msgspec.json.encode({"object": "list", "data": listed})
-        name = unquote(path.removeprefix(PATH + "/"))
+        name = unquote(path.removeprefix(MODELS_PATH + "/"))
         found = next((each for each in listed if each.get("id") == name), None)
         if found is None and name in table.targets:
             found = _model(name)
@@ -92,7 +93,7 @@ class ListedModels:
         if member.candidate.endpoint.scheme not in ("http", "https"):
             return None
         try:
-            response = await self._fetch(self._keys.candidate(member), PATH)
+            response = await self._fetch(self._keys.candidate(member), MODELS_PATH)
         except (RouterError, SecretUnreadable):
             return None
         if response.status != 200 or len(response.body) > self._limits.models_bytes:

@@ -1,23 +1,24 @@
 """What the data listener's clients may name, and who they are, kept at what the store says.
 
-Every route but the two that sandboxes know is a name here. All is compiled when the store's generation, or the name of
-the default route, has changed, which is asked a few times a second; requests never wait for the store.
+Every route is a name here, but for the two that sandboxes know: these are while only the gateway can call what they
+lead to. All is compiled when the store's generation, or the name of the default route, has changed, which is asked a
+few times a second; requests never wait for the store.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable
 
 from pointsman.core.account import DEFAULT_ACCOUNT
+from pointsman.core.attempts import Member
 from pointsman.core.control_errors import ControlError
 from pointsman.core.model_table import Entry, ModelAccess, ModelTable, Target
-from pointsman.core.provider import Provider
 from pointsman.core.route import CHAIN, DIRECT, RESERVED_NAMES, Route
 from pointsman.gateway.model_callers import entries_of
+from pointsman.gateway.route_members import providers_of
 from pointsman.proxy.background import running
-from pointsman.routing.members import chain_of
-from pointsman.routing.resolve import Unresolvable, resolve
+from pointsman.routing.members import target_of
+from pointsman.routing.resolve import Unresolvable
 from pointsman.store.interface import Reader, Store
 
 _LOOK_SECONDS = 0.25
@@ -65,30 +66,27 @@ class ModelRoutes:
         for number, route in enumerate(await reader.routes(account)):
             if number % _ROUTES_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if route.name in RESERVED_NAMES or route.kind not in (DIRECT, CHAIN):
+            if route.kind not in (DIRECT, CHAIN):
                 continue
             problem = ""
             try:
-                target = self._resolved(route, await _providers_of(reader, route))
+                target = await self._target(reader, route)
+                if route.name in RESERVED_NAMES and not isinstance(target, Member):
+                    continue  # a sandbox calls it itself
                 # What is derived from a candidate, and its connections, outlive a change of another route.
                 targets[route.name] = known[route.name] if known.get(route.name) == target else target
             except ControlError as error:
-                problem = error.text
+                problem = error.text if route.name not in RESERVED_NAMES else ""
             self._tell(account, route.name, problem)
         return targets
 
-    def _resolved(self, route: Route, providers: Mapping[str, Provider]) -> Target:
+    async def _target(self, reader: Reader, route: Route) -> Target:
         """Raises ControlError."""
-        if route.kind == CHAIN:
 
-            def left_out(name: str, error: Unresolvable) -> None:
-                self._tell(route.account, f"{route.name}, provider {name}", error.text)
+        def left_out(name: str, error: Unresolvable) -> None:
+            self._tell(route.account, f"{route.name}, provider {name}", error.text)
 
-            return chain_of(route, providers, left_out=left_out)
-        provider = providers.get(route.provider_name)
-        if provider is None:
-            raise Unresolvable(f"there is no provider {route.provider_name}")
-        return replace(resolve(route, provider).candidate(), provider=provider.name)
+        return target_of(route, await providers_of(reader, route), left_out=left_out)
 
     def _tell(self, account: str, name: str, problem: str) -> None:
         if problem != self._told.get((account, name), ""):
@@ -101,11 +99,6 @@ class ModelRoutes:
             await asyncio.sleep(_LOOK_SECONDS)
             with contextlib.suppress(ControlError):  # the store says what is wrong; what is in force stays
                 await self.refresh()
-
-
-async def _providers_of(reader: Reader, route: Route) -> dict[str, Provider]:
-    found = [await reader.provider(route.account, name) for name in route.provider_names]
-    return {provider.name: provider for provider in found if provider is not None}
 
 
 @contextlib.asynccontextmanager

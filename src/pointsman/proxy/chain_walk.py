@@ -255,7 +255,7 @@ class ChainWalk:
                 self._place = place
                 self._detail = "the event stream began with an error, or ended before its first event"
                 return ErrorCategory.SERVER_ERROR, 0
-            answering.ended(response, preview.relay, truncated, record)
+            answering.ended(preview.relay, truncated, record)
             return None, response.head.status
         finally:
             if preview.relay is not None:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import cast
 
+from pointsman.config.secrets import SecretUnreadable
 from pointsman.core.attempts import Chain, Member
 from pointsman.core.candidate import Candidate
-from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol
-from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED, INTERNAL_ERROR
+from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol, UpstreamUnavailable
+from pointsman.core.event_kinds import INFER_CANCELLED, INTERNAL_ERROR
 from pointsman.core.fault_place import fault_place
 from pointsman.core.limits import Limits
 from pointsman.events.operation_log import OperationLog
@@ -122,7 +123,7 @@ class Dispatcher:
         except RouterError as error:
             self._answer_error(error, client, record)
         except asyncio.CancelledError:
-            if record.kind is not INFER_COMPLETED or not record.heard_out:
+            if not record.heard_out:
                 record.kind, record.reason = INFER_CANCELLED, client.left_because
             raise
         except Exception as error:
@@ -141,17 +142,16 @@ class Dispatcher:
             await self._turns.wait()
         target = admitted.choose(request.body)
         record.route = target.name if isinstance(target, Chain) else target.route
+        operation = self._told(record, target.fallback if isinstance(target, Chain) else None)
         for stage in self._before:
             await stage(request, record)
         path = admitted.target.path + admitted.target.query
         if type(target) is Chain:
             if self._chains is None:
                 raise UpstreamProtocol("chains are not served here")
-            operation = self._told(record, target.name, target.fallback)
             await ChainWalk(self._chains, target, client, record, operation).run(request, path)
             return
-        candidate = cast(Candidate, target)
-        operation = self._told(record, candidate.route)
+        candidate = target if type(target) is Candidate else self._with_key(cast(Member, target))
         if operation is not None:
             operation.calling(candidate.provider, candidate.model)
         record.candidate = candidate
@@ -163,13 +163,22 @@ class Dispatcher:
         finally:
             response.close()
 
-    def _told(self, record: Record, route: str, fallback: Member | None = None) -> Operation | None:
+    def _told(self, record: Record, fallback: Member | None) -> Operation | None:
         """The journal's account of a request that is accepted now."""
         if self._journal is None:
             return None
-        subject = Subject(record.request_id, record.caller.account, route)
+        subject = Subject(record.request_id, record.caller.account, record.route)
         record.operation = operation = self._journal.started(subject, fallback)
         return operation
+
+    def _with_key(self, member: Member) -> Candidate:
+        """A direct route's, whose key is in a file. Raises UpstreamUnavailable."""
+        if self._chains is None:
+            raise UpstreamProtocol("keys in files are not read here")
+        try:
+            return self._chains.keys.candidate(member)
+        except SecretUnreadable as error:
+            raise UpstreamUnavailable(f"the key of provider {member.provider}: {error}") from None
 
     def _answer_error(self, error: RouterError, client: ClientConnection, record: Record) -> None:
         record.fail(error)

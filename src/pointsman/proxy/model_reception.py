@@ -5,7 +5,7 @@ from math import ceil
 
 from pointsman.config.wording import nearest
 from pointsman.core.account import DEFAULT_ACCOUNT
-from pointsman.core.attempts import Chain
+from pointsman.core.attempts import Chain, Member
 from pointsman.core.caller import ANYBODY, Caller
 from pointsman.core.candidate import Candidate
 from pointsman.core.errors import MalformedRequest, NoCompatibleRoute, NotInference, RouterError
@@ -44,7 +44,7 @@ class _AdmittedModel(Admitted):
         super().__init__(protocol, target, caller)
         self._table = table
 
-    def choose(self, body: bytes) -> Candidate | Chain:
+    def choose(self, body: bytes) -> Candidate | Member | Chain:
         model = read_model(body)
         found = self._table.find(model)
         if found is None:
@@ -126,7 +126,7 @@ class Models:
         entry = access.keys.get(digest)
         if entry is None:
             if self._is_open:
-                return ANYBODY, access.accounts.get(DEFAULT_ACCOUNT, NO_MODELS)
+                return ANYBODY, self.of_account(DEFAULT_ACCOUNT)
             raise InvalidKey("a valid key is needed: send it as 'Authorization: Bearer KEY', or as x-api-key")
         if self._now() >= entry.valid_until:
             raise InvalidKey("this key was revoked or has expired; ask whoever runs this gateway for another")

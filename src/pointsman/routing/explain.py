@@ -23,6 +23,7 @@ from pointsman.routing.rewrite import base_path, header_rules, join_path
 from pointsman.routing.strategies import StrategyState, share_used, strategy_named
 from pointsman.wire.json_model import is_json_like
 
+_REMOTE = ("http", "https")
 _FRAMING = ("content-length", "host")
 """Ours on every request."""
 
@@ -38,6 +39,8 @@ class Asked:
     """None: whatever it holds."""
     headers: tuple[str, ...] = ()
     """Names, in any case."""
+    by_gateway: bool = True
+    """Whether a gateway sends it on, which leaves its mark; otherwise a sandbox does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ def explain_chain(
 ) -> tuple[tuple[ExplainedCandidate, ...], tuple[Skipped, ...]]:
     """Those that would be tried in their order, then the others; and what an attempt loop would note of these.
 
-    Whose key cannot be read is passed over when its turn comes, without being asked: here it is with the others.
+    Who has no key that can be read, or no model, is passed over when its turn comes, without being asked: here it is
+    with the others.
     """
     used: dict[str, Counters] = {}
 
@@ -70,15 +74,17 @@ def explain_chain(
     made, _ = plan(chain, protocol, counters, around.now, around.state, around.rng)
     members = (*chain.members, *((chain.fallback,) if chain.fallback is not None else ()))
     keys = {id(each): around.key_of(each) for each in members}
-    attempts = [each for each in made.attempts if keys[id(each)].state is not KeyState.MISSING]
-    keyless = [Skipped(each.provider, "auth_error") for each in made.attempts if each not in attempts]
-    skipped = (*made.skipped, *keyless)
+    models = {id(each): _model_for(each, chain, asked) for each in members}
+    reasons = {id(each): _passed_over(each, models[id(each)], keys[id(each)]) for each in made.attempts}
+    attempts = [each for each in made.attempts if not reasons[id(each)]]
+    skipped = (*made.skipped, *(Skipped(e.provider, reasons[id(e)]) for e in made.attempts if reasons[id(e)]))
     drawn = _drawn(chain, attempts, counters)
     tried = set(map(id, attempts))
 
     def explained(member: Member, place: int) -> ExplainedCandidate:
-        model = asked.model if chain.forwards_model and asked.model is not None else member.candidate.model
-        known = explain_candidate(replace(member.candidate, model=model), asked, keys[id(member)], around.limits)
+        known = explain_candidate(
+            replace(member.candidate, model=models[id(member)]), asked, keys[id(member)], around.limits
+        )
         skip = None if place else next((each for each in skipped if each.provider == member.provider), None)
         return replace(
             known,
@@ -94,6 +100,20 @@ def explain_chain(
     told = [explained(member, place) for place, member in enumerate(attempts, 1)]
     told += [explained(member, 0) for member in members if id(member) not in tried]
     return tuple(told), skipped
+
+
+def _model_for(member: Member, chain: Chain, asked: Asked) -> str:
+    """What it would be asked for: what answers here itself keeps its own name."""
+    if chain.forwards_model and asked.model is not None and member.candidate.endpoint.scheme in _REMOTE:
+        return asked.model
+    return member.candidate.model
+
+
+def _passed_over(member: Member, model: str, key: KeyFact) -> str:
+    """Why it is not called when its turn comes; empty when it is."""
+    if not model and member.candidate.endpoint.scheme != "mock":
+        return "no_model"
+    return "auth_error" if key.state is KeyState.MISSING else ""
 
 
 def _drawn(chain: Chain, attempts: list[Member], counters: Callable[[Member], Counters]) -> set[int]:
@@ -120,9 +140,11 @@ def explain_candidate(candidate: Candidate, asked: Asked, key: KeyFact, limits: 
 
 def rewrite_of(candidate: Candidate, asked: Asked) -> Rewrite:
     """What its upstream would get; see `rewrite.RequestTemplate`, which does it."""
+    if candidate.endpoint.scheme == "mock":
+        return Rewrite(asked.model, candidate.model, _body_change(asked, candidate.model), asked.target, (), (), (), ())
     rules = header_rules(candidate)
-    ours = [*_FRAMING, *([HOP_FIELD] if candidate.is_own_gateway else [])]
-    if candidate.api_key is not None or candidate.endpoint.scheme in ("http", "https"):
+    ours = [*_FRAMING, *([HOP_FIELD] if asked.by_gateway or candidate.is_own_gateway else [])]
+    if candidate.api_key is not None or candidate.endpoint.scheme in _REMOTE:
         ours.append(rules.credential)
     sent = dict.fromkeys(name.strip().lower() for name in asked.headers)
     return Rewrite(

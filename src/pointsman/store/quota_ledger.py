@@ -95,7 +95,7 @@ class SqlQuotaLedger:
         if self._book.exhausted_until(key, now):
             return None
         day = self._calendar.at(quota.reset_timezone, now)
-        asked = (*key, day.name, day.next_name, minute_of(now), quota.daily_requests, quota.requests_per_minute, now)
+        asked = (*key, day.name, day.ahead_name, minute_of(now), quota.daily_requests, quota.requests_per_minute, now)
         count = self._database.count_at_once(asked) or await self._reserve(key, day.name, asked)
         if count is not None:
             self._book.learn(key, day.name, count)

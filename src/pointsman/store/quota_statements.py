@@ -30,7 +30,8 @@ _MINUTELY = f"CASE WHEN {_IS_CURRENT} THEN quota_days.minutely + 1 ELSE 1 END"
 _NOT_CLOSED = f"""NOT EXISTS
   (SELECT 1 FROM quota_exhausted WHERE {_OF_KEY} AND until > :now AND said_at <= {_BELIEVED})
   AND NOT EXISTS
-  (SELECT 1 FROM quota_days AS ahead WHERE {_OF_KEY} AND day = :next_day AND :limit > 0 AND daily >= :limit)"""  # noqa: S608  # constants of ours
+  (SELECT 1 FROM quota_days AS ahead
+    WHERE {_OF_KEY} AND day > :day AND day <= :ahead AND :limit > 0 AND daily >= :limit)"""  # noqa: S608  # constants of ours
 
 RESERVE = f"""INSERT INTO quota_days (account, provider, day, daily, minute, minutely)
 SELECT :account, :provider, :day, 1, :minute, 1 WHERE {_NOT_CLOSED}
@@ -40,7 +41,7 @@ WHERE {_HAS_ROOM}
 RETURNING daily, minute, minutely"""
 """One row when a place was taken, else none."""
 
-RESERVE_VALUES = ("account", "provider", "day", "next_day", "minute", "limit", "per_minute", "now")
+RESERVE_VALUES = ("account", "provider", "day", "ahead", "minute", "limit", "per_minute", "now")
 """What it is asked with."""
 
 COUNT_MORE = f"""UPDATE quota_days

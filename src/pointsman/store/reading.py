@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -41,7 +40,7 @@ _token_columns = (
     sandbox_tokens.c.expires_at,
     sandbox_tokens.c.revoked_at,
 )
-_usage_columns = tuple(usage.c[field.name] for field in fields(UsageRow))
+_usage_columns = tuple(usage.c[name] for name in UsageRow._fields)
 CURRENT_GENERATION = select(generation.c.value)
 
 

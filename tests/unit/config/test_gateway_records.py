@@ -74,6 +74,7 @@ routes:
         "KEY_FILE": "/keys/groq_api_key",
     }
     assert (groq.name, groq.type, groq.account, dict(groq.credentials)) == ("groq", "openai_compatible", "default", {})
+    assert groq.from_file
     assert gemini.config == {"MODEL": "g", "KEY_FILE": "/keys/gemini_api_key"}
     assert local.config == {"MODEL_PATH": str(tmp_path / "m.gguf")}
     assert settings.records.routes == (
@@ -88,6 +89,7 @@ routes:
             strategy="least_used",
             fallback="local",
             request_timeout_seconds=250,
+            from_file=True,
         ),
     )
     assert settings.warnings == ()

@@ -32,8 +32,10 @@ GOOD = {
     "default_route": "fast",
     "operation_log.dir": "/operations",
     "operation_log.keep_days": "'7'",
+    "usage_keep_days": "'8'",
 }
-MEANT = {**GOOD, "operation_log.keep_days": "7", "listen.grpc": "[::1]:3", "database_url": "postgresql://***"}
+MEANT = {**GOOD, "listen.grpc": "[::1]:3", "database_url": "postgresql://***"}
+MEANT |= {"operation_log.keep_days": "7", "usage_keep_days": "8"}
 
 
 def yaml_of(key: str, text: str) -> str:
@@ -88,6 +90,15 @@ def test_every_key_may_stand_in_the_file_a_variable_or_an_option(key: str, tmp_p
         assert dict(settings.sources)[key] == source
 
 
+@pytest.mark.parametrize("key", ["operation_log.keep_days", "usage_keep_days"])
+@pytest.mark.parametrize("days", ["0", "3651", "-1", "1.5", "x", "٣"])
+def test_days_that_are_none_are_told(key: str, days: str, tmp_path: Path) -> None:
+    (line,) = told(tmp_path, "", {BY_PATH[key].variable: days})
+    assert f"{key} is no whole number from 1 to 3650; write days, as in {BY_PATH[key].default}" in line
+    for good in ("1", "3650"):
+        assert load(tmp_path, "", {BY_PATH[key].variable: good}).shown()[key] == good
+
+
 def test_an_option_wins_over_a_variable_and_that_over_the_file(tmp_path: Path) -> None:
     text, environ = "listen: {data: '127.0.0.1:1'}", {"POINTSMAN_LISTEN__DATA": "127.0.0.1:2"}
     assert load(tmp_path, text).listen.data.port == 1
@@ -111,6 +122,7 @@ def test_the_names_of_variables_and_options_are_these() -> None:
         ("POINTSMAN_DEFAULT_ROUTE", "--default-route"),
         ("POINTSMAN_OPERATION_LOG__DIR", "--operation-log-dir"),
         ("POINTSMAN_OPERATION_LOG__KEEP_DAYS", "--operation-log-keep-days"),
+        ("POINTSMAN_USAGE_KEEP_DAYS", "--usage-keep-days"),
         ("POINTSMAN_TLS__CERT", "--tls-cert"),
         ("POINTSMAN_TLS__KEY", "--tls-key"),
         ("POINTSMAN_TLS__CLIENT_CA", "--client-ca"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pointsman.config.gateway_records import FileRecords
 from pointsman.core.account import DEFAULT_ACCOUNT, Account
-from pointsman.core.control_errors import AlreadyExists, ControlError
+from pointsman.core.control_errors import DefinedInFile
 from pointsman.core.provider import Provider
 from pointsman.core.route import CHAIN, Route, RouteCandidate
 from pointsman.gateway.file_layer import FileLayer
@@ -154,19 +154,13 @@ def test_what_the_file_defines_is_changed_there(
     change: Callable[[Writer], Awaitable[object]], what: str, opened: Open
 ) -> None:
     layer = FileLayer(opened.store, in_file("b"))
-    with pytest.raises(ControlError) as raised:
+    with pytest.raises(DefinedInFile) as raised:
         opened.write(layer, change)
     assert raised.value.text == (
         f"{what} b is defined in the gateway's configuration file; change it there, or choose another name"
     )
     assert raised.value.http_status == 409
     assert opened.conflicts(layer, layer.records) == ()  # nothing was stored
-
-
-def test_a_new_provider_with_a_name_of_the_file_exists(opened: Open) -> None:
-    layer = FileLayer(opened.store, in_file("b"))
-    with pytest.raises(AlreadyExists):
-        opened.write(layer, lambda writer: writer.insert_provider(stored_provider("b")))
 
 
 def test_other_names_and_other_accounts_are_written_as_ever(opened: Open) -> None:

@@ -17,6 +17,7 @@ from pointsman.core.quota import Counters, Quota
 from pointsman.core.secret import Secret
 from pointsman.routing.chain_plan import plan
 from pointsman.routing.explain import Asked, Circumstances, explain_chain, quota_fact, rewrite_of
+from pointsman.routing.hops import mark_of
 from pointsman.routing.rewrite import RequestTemplate
 from pointsman.routing.strategies import NO_STATE, STRATEGY_NAMES, StrategyState, least_used, share_used
 from pointsman.wire.request import FieldValues
@@ -128,6 +129,12 @@ def test_a_chain_that_forwards_the_model_says_so() -> None:
     assert (told.rewrite.model_before, told.rewrite.model_after, told.rewrite.body) == ("fast", "fast", "same")
 
 
+def test_a_chain_that_forwards_no_model_asks_those_that_have_one() -> None:
+    made = replace(chain(member("a", model=""), member("b"), fallback=member("last", model="")), forwards_model=True)
+    told = explained(made, asked=replace(ASKED, model=None, body=b"{}"))
+    assert names(told) == [("b", 1, ""), ("a", 0, "no_model"), ("last", 0, "no_model")]
+
+
 @pytest.mark.parametrize(
     ("asked", "change"),
     [
@@ -146,13 +153,14 @@ KINDS = (*known_provider_types(), POINTSMAN, "unheard-of")
 CLIENT = ("Accept", "Authorization", "Cookie", "anthropic-beta", "openai-organization", "X-Model-Id", "x-odd")
 
 
+@pytest.mark.parametrize("by_gateway", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_headers_are_told_as_they_are_rewritten(kind: str) -> None:
+def test_headers_are_told_as_they_are_rewritten(kind: str, by_gateway: bool) -> None:
     candidate = Candidate("fast", parse_endpoint("http://a.example/v1"), "m", (CHAT,), kind, Secret(KEY))
-    rewrite = rewrite_of(candidate, replace(ASKED, headers=CLIENT))
+    rewrite = rewrite_of(candidate, replace(ASKED, headers=CLIENT, by_gateway=by_gateway))
     everything = {*rewrite.headers_kept, *(name.lower() for name in CLIENT)}
     values = FieldValues((name.encode(), b"client's") for name in sorted(everything))
-    template = RequestTemplate(candidate, KEY, "a.example")
+    template = RequestTemplate(candidate, KEY, "a.example", mark_of(bytes(8)) if by_gateway else b"")
     (sent,) = template.encode("POST", ASKED.target, values, (b"{}",))
     lines = bytes(sent).partition(b"\r\n\r\n")[0].decode().split("\r\n")
     assert lines[0] == f"POST {rewrite.path} HTTP/1.1"

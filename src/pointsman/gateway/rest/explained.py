@@ -78,7 +78,7 @@ class ExplainedSkip(_Answer):
     """Why a candidate would not be asked."""
 
     reason: str = Field(
-        description="quota_daily, quota_minute, exhausted, no_weight, dialect, auth_error or unresolvable."
+        description="quota_daily, quota_minute, exhausted, no_weight, dialect, auth_error, no_model or unresolvable."
     )
     until: datetime | None
     detail: str
