@@ -59,7 +59,7 @@ class Running:
         before = self.lines()
         self.data.call(run())
         deadline = time.monotonic() + 20
-        while self.lines() < before + 5 * len(requests) and time.monotonic() < deadline:
+        while self.lines() < before + 4 * len(requests) and time.monotonic() < deadline:
             time.sleep(0.01)  # the writer's thread
 
     def lines(self) -> int:
