@@ -6,7 +6,7 @@
 One gateway or two, which share the counters: SQLite's file, or PostgreSQL where it is installed. Places are of the day
 or of the minute, and some are used before. In every third run the upstream fails some requests, whose places go back:
 then the answers of the upstream that were successes must not be more than N. After each run the ledger, and
-`/stats/live` where it tells, must have counted as many as the upstream answered. Exit status 1 after a wrong run.
+`/stats/live` must have counted as many as the upstream answered. Exit status 1 after a wrong run.
 """
 
 import argparse
@@ -139,13 +139,13 @@ async def statuses(ports: Sequence[int], model: str, count: int) -> Counter[int]
     return Counter(int(answer.split(b" ", 2)[1]) for answer in answers)
 
 
-def live_count(gateway: GatewayProcess, run: Run) -> int | None:
-    """What `/stats/live` tells of the day; None where it does not tell of this provider."""
+def live_count(gateway: GatewayProcess, run: Run) -> int:
+    """What `/stats/live` tells of the day."""
     request = urllib.request.Request(f"http://127.0.0.1:{gateway.ports['control']}/stats/live")
     request.add_header("authorization", f"Bearer {gateway.token_file.read_text().strip()}")
     with urllib.request.urlopen(request, timeout=20) as answer:
-        rows = {row["provider_name"]: row for row in json.load(answer)}
-    return rows[run.name]["daily_count"] if run.name in rows else None
+        rows = {row["provider_name"]: row for row in json.load(answer)["providers"]}
+    return int(rows[run.name]["daily_count"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +185,12 @@ class Arrangement:
         for gateway in self.gateways:
             told = functools.partial(asyncio.to_thread, live_count, gateway, run)
             live = await _settled(told, succeeded)
-            if live not in (None, succeeded):
+            if live != succeeded:
                 wrong.append(f"/stats/live has {live}, the upstream answered {succeeded}")
         return [f"{run.name} ({run.entry}, {run.used} used): {each}" for each in wrong]
 
 
-async def _settled(count: Callable[[], Awaitable[int | None]], expected: int) -> int | None:
+async def _settled(count: Callable[[], Awaitable[int]], expected: int) -> int:
     """A count, once it is as expected, or after a while.
 
     A gateway looks once a second for what the others have counted, and then writes what could not be written before.
@@ -198,7 +198,7 @@ async def _settled(count: Callable[[], Awaitable[int | None]], expected: int) ->
     until = time.monotonic() + _SETTLING_SECONDS
     while True:
         found = await count()
-        if found in (None, expected) or time.monotonic() > until:
+        if found == expected or time.monotonic() > until:
             return found
         await asyncio.sleep(0.2)
 

@@ -91,6 +91,7 @@ def test_a_429_that_another_request_met_since_the_plan_holds_while_nothing_can_b
         assert door.told()[1] == "rate_limit_hit p0 exhausted"
 
 
+@pytest.mark.limit("first_event_bytes")
 @pytest.mark.guarantee("A6")
 @pytest.mark.parametrize(("beyond", "committed"), [(-1, False), (0, False), (1, True)])
 def test_an_error_event_is_seen_if_it_ends_within_the_first_16_kib(beyond: int, committed: bool) -> None:
@@ -110,6 +111,7 @@ def test_an_error_event_is_seen_if_it_ends_within_the_first_16_kib(beyond: int, 
             serve(door, door.asked(1), stream=True)
 
 
+@pytest.mark.limit("error_body_bytes")
 @pytest.mark.guarantee("A14")
 @pytest.mark.parametrize(("beyond", "mapped"), [(-1, True), (0, True), (1, False)])
 def test_a_code_is_looked_for_in_error_bodies_of_up_to_64_kib(beyond: int, mapped: bool) -> None:
@@ -127,6 +129,7 @@ def test_a_code_is_looked_for_in_error_bodies_of_up_to_64_kib(beyond: int, mappe
             assert (answer.status, answer.body) == (400, body)
 
 
+@pytest.mark.limit("error_body_seconds")
 @pytest.mark.guarantee("A14")
 def test_an_error_body_that_does_not_come_is_not_waited_for() -> None:
     mappings = (ErrorMapping(500, ErrorCategory.RATE_LIMIT, "quota_gone"),)

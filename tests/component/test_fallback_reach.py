@@ -23,7 +23,7 @@ OK = answer(200, b"{}", b"Connection: close\r\n")
 def provider(name: str, url: str, kind: str = "openai_compatible", **config: str) -> Provider:
     config = {"OPENAI_BASE_URL": url, "MODEL": "m", **config}
     credentials = {} if "KEY_FILE" in config else {"OPENAI_API_KEY": Secret(KEY)}
-    return Provider(f"id-{name}", "default", name, kind, credentials, config, 0.0, 0.0)
+    return Provider(f"id-{name}", "default", name, kind, credentials, config, 0.0, 0.0, from_file=True)
 
 
 def chain(name: str, candidate: str, fallback: str) -> Route:

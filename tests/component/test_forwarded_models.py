@@ -129,6 +129,7 @@ def ids(body: bytes) -> list[tuple[str, str]]:
 THEIRS = b'{"object":"list","data":[{"id":"gpt-4o","object":"model","owned_by":"them","extra":1}]}'
 
 
+@pytest.mark.limit("models_kept_seconds")
 @pytest.mark.guarantee("A16")
 def test_models_are_those_of_the_first_provider_that_lists_them_and_are_kept_for_a_while() -> None:
     with forwarding("", "") as door:
@@ -155,6 +156,7 @@ def test_models_are_those_of_the_first_provider_that_lists_them_and_are_kept_for
         assert ids(door.answer().body) == [("gpt-9", "them")]
 
 
+@pytest.mark.limit("models_seconds")
 @pytest.mark.guarantee("A16")
 def test_when_no_provider_lists_its_models_in_time_the_records_do() -> None:
     with forwarding("own", "own", "other", limits=replace(DEFAULT_LIMITS, models_seconds=0.2)) as door:
@@ -162,6 +164,7 @@ def test_when_no_provider_lists_its_models_in_time_the_records_do() -> None:
         assert ids(door.answer().body) == [("own", "p0"), ("other", "p2")]
 
 
+@pytest.mark.limit("models_bytes")
 @pytest.mark.guarantee("A16")
 @pytest.mark.parametrize(("beyond", "taken"), [(-1, True), (0, True), (1, False)])
 def test_a_list_of_up_to_1_mib_is_taken(beyond: int, taken: bool) -> None:

@@ -32,10 +32,11 @@ data_dir: state
 database_url: sqlite:///state/records.db
 key_file: state/at-rest.key
 secrets_dir: keys
-auth: {data: auto, grpc: token}
+auth: {data: auto, grpc: token, metrics: token}
 tls: {cert: tls.crt, key: tls.key, client_ca: clients.crt}
 default_route: fast
 operation_log: {dir: journal, keep_days: 30}
+usage_keep_days: 400
 providers:
   - {name: groq, type: openai_compatible, base_url: "%(groq)s", model: big, daily_request_limit: 14400,
      requests_per_minute: 30, reset_timezone: UTC, error_code_path: error.detail.code,
