@@ -102,7 +102,7 @@ def measure(bench: Bench, candidate: Candidate, workload: Workload) -> Sample:
     """Start a candidate afresh and measure it. Raises Unusable when an answer was wrong or missing."""
     with candidate.start(bench.job(candidate, workload)) as running:
         before = bench.upstream_counts()["connections"]
-        sample = _paced if workload.kind is Kind.PACED else _closed_loop
+        sample = _paced if workload.kind is Kind.PACED else closed_loop
         measured = sample(bench, running, workload)
         counts = bench.upstream_counts()
         if candidate.name == "pointsman" and counts["last_model"] != UPSTREAM_MODEL:
@@ -110,7 +110,8 @@ def measure(bench: Bench, candidate: Candidate, workload: Workload) -> Sample:
         return replace(measured, upstream_connections=counts["connections"] - before - 1)
 
 
-def _closed_loop(bench: Bench, running: Running, workload: Workload) -> Sample:
+def closed_loop(bench: Bench, running: Running, workload: Workload) -> Sample:
+    """Measure a running candidate with requests one after the other on each connection."""
     options = ["--connections", str(workload.connections), "--expect-bytes", str(workload.expect_bytes)]
     options += ["--warm", str(bench.pace.warm), "--seconds", str(bench.pace.closed_loop)]
     with _loader(bench, running, workload, options) as loader:

@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     options = _options(arguments)
     try:
         candidates, missing = _present(options.candidate)
-        _prepare_machine()
+        prepare_machine()
         run = _run(options, candidates, missing)
     except Unusable as error:
         print(f"bench: {error}")
@@ -91,7 +91,8 @@ def _install_debian() -> None:
     subprocess.run(command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=False, capture_output=True)
 
 
-def _prepare_machine() -> None:
+def prepare_machine() -> None:
+    """This program to one core, room for descriptors. Raises Unusable."""
     if not {LOAD_CORE, PROXY_CORE} <= os.sched_getaffinity(0):
         raise Unusable(f"cores {LOAD_CORE} and {PROXY_CORE} are both needed: one for the proxy, one for the rest")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -102,7 +103,7 @@ def _prepare_machine() -> None:
     os.sched_setaffinity(0, {LOAD_CORE})
 
 
-def _compiled(name: str, *libraries: str) -> Path:
+def compiled(name: str, *libraries: str) -> Path:
     """The binary of one of our C programs, made anew when a source is newer."""
     binary = HERE / "build" / name
     binary.parent.mkdir(exist_ok=True)
@@ -124,7 +125,7 @@ def _compiled(name: str, *libraries: str) -> Path:
 def _run(options: argparse.Namespace, candidates: list[Candidate], missing: dict[str, str]) -> results.Run:
     count = options.rounds or (2 if options.quick else 5)
     begun = time.monotonic()
-    binary, load = _compiled("upstream"), _compiled("load", "-lssl", "-lcrypto")
+    binary, load = compiled("upstream"), compiled("load", "-lssl", "-lcrypto")
     # Not in the checkout: nginx's worker is another user, and a path of its own must be open to it.
     with tempfile.TemporaryDirectory(prefix="pointsman-bench-") as directory:
         work = Path(directory)

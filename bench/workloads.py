@@ -105,27 +105,30 @@ _TURNS = (
 )
 
 
-def chat_body(size: int) -> bytes:
+CLIENT_MODEL = "client-chosen-model"
+
+
+def chat_body(size: int, model: str = CLIENT_MODEL) -> bytes:
     """A chat request of exactly `size` bytes: `model` first, a realistic history, as the official SDK encodes it."""
     messages: list[dict[str, str]] = [{"role": "system", "content": _SYSTEM}]
     while True:
         role, text = _TURNS[(len(messages) - 1) % len(_TURNS)]
         longer = [*messages, {"role": role, "content": text * 8 if size > SMALL_BODY else text}]
-        if len(_encode(longer)) > size:
+        if len(_encode(longer, model)) > size:
             break
         messages = longer
-    messages[-1]["content"] += "." * (size - len(_encode(messages)))
-    return _encode(messages)
+    messages[-1]["content"] += "." * (size - len(_encode(messages, model)))
+    return _encode(messages, model)
 
 
-def _encode(messages: list[dict[str, str]]) -> bytes:
-    body = {"model": "client-chosen-model", "messages": messages, "temperature": 0.2, "stream": True}
+def _encode(messages: list[dict[str, str]], model: str) -> bytes:
+    body = {"model": model, "messages": messages, "temperature": 0.2, "stream": True}
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def request_on_the_wire(size: int) -> bytes:
+def request_on_the_wire(size: int, model: str = CLIENT_MODEL) -> bytes:
     """The whole request with a body of `size` bytes."""
-    body = chat_body(size)
+    body = chat_body(size, model)
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nHost: inference.local\r\nAccept: application/json\r\n"
         "Content-Type: application/json\r\nUser-Agent: OpenAI/Python 3.0.0\r\nAuthorization: Bearer placeholder\r\n"

@@ -9,6 +9,7 @@ from typing import Any
 from pointsman.core.limits import KIB, MIB, Limits
 from pointsman.gateway.grpc.server import GrpcLimits
 from pointsman.gateway.probe import ProbeLimits
+from pointsman.gateway.provider_health import HealthLimits
 from pointsman.gateway.rest.server import ListenerLimits
 from pointsman.gateway.rest.strict_request import BodyLimits
 
@@ -19,6 +20,7 @@ _PARTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("The gateway's gRPC listener", (GrpcLimits,)),
     ("The gateway's control listener", (ListenerLimits, BodyLimits)),
     ("Verification of a route", (ProbeLimits,)),
+    ("A look at all providers", (HealthLimits,)),
 )
 
 

@@ -32,6 +32,9 @@ and the words in [events](events.md).
 """
 
 
+_REASONS = {"rate_limit_hit": "quota_daily", "infer_failed": "exhausted", "infer_cancelled": "client_gone"}
+
+
 def _member(name: str, model: str) -> Member:
     return Member(name, Candidate("fast", parse_endpoint("https://upstream.example/v1"), model, ()))
 
@@ -45,7 +48,7 @@ def _example(shape: EventShape) -> str:
         "gemini" if shape.name == "rate_limit_hit" else "groq",
         "llama-3.3-70b-versatile",
         following="local",
-        reason={"rate_limit_hit": "quota_daily", "infer_failed": "exhausted"}.get(shape.name, "server_error"),
+        reason=_REASONS.get(shape.name, "server_error"),
         until=1_796_083_200.0,
         plan=plan,
         tokens=TokenUsage(12, 34),

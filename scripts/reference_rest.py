@@ -9,7 +9,9 @@ from typing import Any
 from pointsman.core.secret import Secret
 from pointsman.core.version import VERSION
 from pointsman.gateway.app import make_control_plane
+from pointsman.gateway.provider_health import targets_of_records
 from pointsman.gateway.rest import build_api, document
+from pointsman.gateway.watching import Sources, watching
 from pointsman.store.settings import StoreSettings, file_url
 from pointsman.store.sql import open_store
 
@@ -38,7 +40,9 @@ async def _document() -> dict[str, Any]:
         store = await open_store(StoreSettings(file_url(path / "records.db"), path / "key"))
         try:
             control = make_control_plane(store, Secret(""), lambda _: None)
-            return document(build_api(control, VERSION, lambda _: None), VERSION)
+            sources = Sources(targets_of_records(store), control.healthy, lambda: 0)
+            with watching(path / "operations", lambda _: None, sources) as watched:
+                return document(build_api(control, VERSION, lambda _: None, watching=watched), VERSION)
         finally:
             await store.close()
 
@@ -64,7 +68,7 @@ def _operation_row(method: str, path: str, operation: dict[str, Any]) -> str:
     body = (
         _type(operation["requestBody"]["content"]["application/json"]["schema"]) if "requestBody" in operation else ""
     )
-    answers = [f"{status} {_type(each['content']['application/json']['schema'])}" for status, each in _own(operation)]
+    answers = [f"{status} {_content(each['content'])}" for status, each in _own(operation)]
     what = " ".join(operation["description"].split())
     return f"| `{method.upper()} {path}` | {', '.join(query)} | {body} | {', '.join(answers)} | {what} |\n"
 
@@ -72,6 +76,12 @@ def _operation_row(method: str, path: str, operation: dict[str, Any]) -> str:
 def _own(operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Answers that are no error."""
     return ((status, each) for status, each in operation["responses"].items() if "$ref" not in each)
+
+
+def _content(content: dict[str, Any]) -> str:
+    """The shape of JSON, the type of anything else."""
+    [(media_type, each)] = content.items()
+    return _type(each["schema"]) if media_type == "application/json" else f"`{media_type}`"
 
 
 def _shape(name: str, schema: dict[str, Any]) -> Iterator[str]:

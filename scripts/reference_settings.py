@@ -102,6 +102,28 @@ that its group or everybody may write to, and a link that leads out of its direc
 | `fallback` | The provider that is asked when all others have failed. Without one there is a warning. |
 | `request_timeout` | Seconds until the first byte of an answer, all attempts together; default 300. |
 
+A name that the file defines and the database has too is an error, at the start and when the file is read again.
+
+## What is looked at when the gateway starts
+
+Besides the texts themselves: every `model_path` must be a GGUF file, and every server that is a `fallback` must answer
+one `GET` of its base URL within 5 s, with any status; no key is sent. Otherwise the gateway does not start. With
+`--allow-degraded` both are warnings, and a request that comes to such a provider treats it as one that has failed.
+
+## Reading the file again
+
+The gateway reads its file again on SIGHUP, and about two seconds after the file has changed, with the options and
+variables that it was started with. No request is dropped; one that has begun ends as it began, and counters, strategies
+and kept connections stay.
+
+* `providers`, `routes`, `default_route` and `secrets_dir` take effect at once. A line on standard error says what has
+  changed.
+* Other settings take effect at the next start; a line names each.
+* A file that is wrong changes nothing, and every problem is told. So does one that defines a stored name, or, without
+  `--allow-degraded`, a new or changed `fallback` that does not answer.
+
+See [how to change the configuration](../howto/change-the-configuration.md).
+
 ## InferRouter's appsettings.json
 
 `--config FILE` whose name ends in `.json` is read as the configuration of InferRouter, unchanged: with or without its
@@ -122,8 +144,9 @@ refused: nobody would know who may connect before they are looked up. Port 0 tak
   can then use and replace the providers' keys.
 * `0.0.0.0` means IPv4. `[::]` means IPv6 for data and control, both for gRPC.
 
-The data listener serves `GET /health`: 200 `{{"status":"ok"}}`, or 503 `{{"status":"degraded"}}` when the database does
-not answer.
+The data listener serves the paths of OpenAI's and Anthropic's interfaces below `/v1`, and `GET /health`: 200
+`{{"status":"ok"}}`, or 503 `{{"status":"degraded"}}` when the database does not answer.
+[The data listener](data-listener.md) says who may call what there.
 
 ## Files
 

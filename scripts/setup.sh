@@ -32,7 +32,8 @@ debian_packages() {
 new_enough "$python" ||
   { say "Pointsman needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 setup"; exit 1; }
 "$python" -c 'import ensurepip, venv' 2>/dev/null || debian_packages python3-venv
-debian_packages bubblewrap ca-certificates curl git jq openssl wget
+# libgomp1 is what the engine of local models is linked with.
+debian_packages bubblewrap ca-certificates curl git jq libgomp1 openssl wget
 # The store's tests start a server of their own, as user `postgres`.
 command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || debian_packages postgresql
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from pointsman.core.candidate import Bundle, Candidate
@@ -14,24 +14,33 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.backends.http import EngineLine
 from pointsman.proxy.router import Router
 
-FindEngine = Callable[[Candidate], Awaitable[EngineLine]]
 
+class LocalEngines:
+    """The engines of `gguf` candidates, by model file. One starts at first use."""
 
-@contextlib.asynccontextmanager
-async def local_engines() -> AsyncIterator[FindEngine]:
-    """What finds the engine of a `gguf` candidate; an engine starts at first use, and all end with this."""
-    fleet = EngineFleet(clock=time.monotonic)
+    def __init__(self, fleet: EngineFleet) -> None:
+        self._fleet = fleet
 
-    async def find_engine(candidate: Candidate) -> EngineLine:
-        engine = fleet.engine(Path(candidate.endpoint.path))
+    async def find(self, candidate: Candidate) -> EngineLine:
+        """Where a candidate's engine answers, once it is ready. Raises UpstreamUnavailable."""
+        engine = self._fleet.engine(Path(candidate.endpoint.path))
         try:
             address = await engine.address()
         except EngineUnavailable as error:
             raise UpstreamUnavailable(str(error)) from None
         return EngineLine(address.socket_path, address.key, engine.cpu_seconds)
 
+    def states(self) -> dict[str, str]:
+        """What each engine that was asked for is doing (`engine.supervisor.EngineState`), by the path of its model."""
+        return {str(path): str(state) for path, state in self._fleet.states().items()}
+
+
+@contextlib.asynccontextmanager
+async def local_engines() -> AsyncIterator[LocalEngines]:
+    """Engines that all end with this."""
+    fleet = EngineFleet(clock=time.monotonic)
     try:
-        yield find_engine
+        yield LocalEngines(fleet)
     finally:
         await fleet.close()
 
@@ -43,8 +52,8 @@ async def open_router(
     """A router with a local engine behind its `gguf` routes. The engine starts at first use."""
     if log is None:
         log = OperationLog(lines=None, wall_clock=time.time)
-    async with local_engines() as find_engine:
-        router = Router(bundle, log, limits=limits, find_engine=find_engine)
+    async with local_engines() as engines:
+        router = Router(bundle, log, limits=limits, find_engine=engines.find)
         try:
             yield router
         finally:

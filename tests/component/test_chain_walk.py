@@ -4,116 +4,39 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
 
 from pointsman.core.attempts import Chain, ErrorCategory, ErrorMapping, Member
 from pointsman.core.model_table import ModelTable
-from pointsman.core.quota import Counters, Quota, QuotaKey
-from tests.support.data_door import DataDoor
+from pointsman.core.quota import Quota
+from tests.support.chain_door import ChainDoor, chain, deny, limited, serve
 from tests.support.door import candidate
-from tests.support.raw_client import Answer, RawClient
-from tests.support.upstream import Upstream, UpstreamPeer
 
 STREAMING = [pytest.param(False, id="whole"), pytest.param(True, id="stream")]
-OK = b'{"ok":true}'
-
-
-class Running:
-    """A chain of upstreams that the test plays, behind a data listener."""
-
-    def __init__(self, upstreams: list[Upstream], data: DataDoor) -> None:
-        self.upstreams = upstreams
-        self.data = data
-        self.client: RawClient | None = None
-
-    def ask(self, *, stream: bool = False) -> None:
-        body = b'{"model":"fast","stream":%b}' % (b"true" if stream else b"false")
-        self.client = self.data.connect()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
-        self.client.send(head.encode() + body)
-
-    def asked(self, number: int) -> UpstreamPeer:
-        """The connection on which an upstream was asked; its request has been read."""
-        peer = self.upstreams[number].accept()
-        received = peer.request()
-        assert json.loads(received.body)["model"] == f"model-{number}"
-        return peer
-
-    def answer(self) -> Answer:
-        assert self.client is not None
-        answer = self.client.answer()
-        self.client.close()
-        return answer
-
-    def counters(self, number: int) -> Counters:
-        async def look() -> Counters:
-            return self.data.ledger.counters(QuotaKey("default", f"p{number}"), Quota(), time.time())
-
-        return self.data.call(look())
-
-    def used(self) -> list[int]:
-        return [self.counters(number).daily for number in range(len(self.upstreams))]
-
-
-@contextmanager
-def chain(count: int = 2, *, request_timeout: float = 30.0, **member: object) -> Iterator[Running]:
-    with ExitStack() as stack:
-        upstreams = [stack.enter_context(Upstream()) for _ in range(count)]
-        members = tuple(
-            replace(
-                Member(f"p{number}", candidate(upstream.url, route="fast", model=f"model-{number}")),
-                **member,  # type: ignore[arg-type]  # by name
-            )
-            for number, upstream in enumerate(upstreams)
-        )
-        made = Chain("default", "fast", members, "in_order", request_timeout_seconds=request_timeout)
-        data = stack.enter_context(DataDoor(table=ModelTable({"fast": made})))
-        running = Running(upstreams, data)
-        yield running
-        if running.client is not None:
-            running.client.close()
-        assert "internal error" not in data.logged()
 
 
 @pytest.fixture
-def two() -> Iterator[Running]:
+def two() -> Iterator[ChainDoor]:
     with chain() as running:
         yield running
 
 
-def deny(peer: UpstreamPeer, status: int, body: bytes = b"{}", fields: bytes = b"") -> None:
-    head = b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b\r\n"
-    peer.send(head % (status, len(body), fields) + body)
-
-
-def serve(running: Running, peer: UpstreamPeer, *, stream: bool) -> None:
-    if stream:
-        peer.start_events(b"Connection: close\r\n")
-        peer.chunk(b'data: {"n":1}\n\n')
-        peer.chunk(b"data: [DONE]\n\n")
-        peer.end_chunks()
-    else:
-        peer.respond(OK, b"Content-Type: application/json\r\nConnection: close\r\n")
-    answer = running.answer()
-    assert answer.status == 200
-    assert answer.body == (b'data: {"n":1}\n\ndata: [DONE]\n\n' if stream else OK)
-
-
+@pytest.mark.guarantee("A1")
 @pytest.mark.parametrize("stream", STREAMING)
-def test_the_first_answers_and_nobody_else_is_asked(two: Running, stream: bool) -> None:
+def test_the_first_answers_and_nobody_else_is_asked(two: ChainDoor, stream: bool) -> None:
     two.ask(stream=stream)
     serve(two, two.asked(0), stream=stream)
     assert two.upstreams[1].saw_nothing()
     assert two.used() == [1, 0]
 
 
+@pytest.mark.guarantee("A5", "A6", "A7")
 @pytest.mark.parametrize("stream", STREAMING)
 @pytest.mark.parametrize("status", [401, 402, 403, 404, 410, 302, 307])
 def test_a_provider_that_cannot_serve_is_passed_over_without_a_second_try(
-    two: Running, status: int, stream: bool
+    two: ChainDoor, status: int, stream: bool
 ) -> None:
     two.ask(stream=stream)
     deny(two.asked(0), status, fields=b"Location: http://elsewhere/\r\n")
@@ -121,9 +44,10 @@ def test_a_provider_that_cannot_serve_is_passed_over_without_a_second_try(
     assert two.used() == [0, 1]
 
 
+@pytest.mark.guarantee("A4")
 @pytest.mark.parametrize("stream", STREAMING)
 @pytest.mark.parametrize("status", [500, 502, 503, 529])
-def test_a_servers_error_is_tried_once_more_at_once_then_the_next(two: Running, status: int, stream: bool) -> None:
+def test_a_servers_error_is_tried_once_more_at_once_then_the_next(two: ChainDoor, status: int, stream: bool) -> None:
     two.ask(stream=stream)
     deny(two.asked(0), status)
     deny(two.asked(0), status)
@@ -131,15 +55,17 @@ def test_a_servers_error_is_tried_once_more_at_once_then_the_next(two: Running, 
     assert two.used() == [0, 1]
 
 
-def test_a_retry_that_succeeds_is_the_answer(two: Running) -> None:
+@pytest.mark.guarantee("A4")
+def test_a_retry_that_succeeds_is_the_answer(two: ChainDoor) -> None:
     two.ask()
     deny(two.asked(0), 500)
     serve(two, two.asked(0), stream=False)
     assert two.used() == [1, 0]
 
 
+@pytest.mark.guarantee("A3")
 @pytest.mark.parametrize("first", [429, 500])
-def test_a_429_exhausts_the_provider_also_as_the_answer_to_a_retry(two: Running, first: int) -> None:
+def test_a_429_exhausts_the_provider_also_as_the_answer_to_a_retry(two: ChainDoor, first: int) -> None:
     two.ask()
     if first == 500:
         deny(two.asked(0), 500)
@@ -153,8 +79,9 @@ def test_a_429_exhausts_the_provider_also_as_the_answer_to_a_retry(two: Running,
     assert two.upstreams[0].saw_nothing()
 
 
+@pytest.mark.guarantee("A8")
 @pytest.mark.parametrize("status", [400, 413, 422, 451])
-def test_a_request_that_is_rejected_ends_there_and_its_answer_is_the_clients(two: Running, status: int) -> None:
+def test_a_request_that_is_rejected_ends_there_and_its_answer_is_the_clients(two: ChainDoor, status: int) -> None:
     two.ask()
     deny(two.asked(0), status, b'{"error":{"message":"no"}}')
     answer = two.answer()
@@ -163,6 +90,7 @@ def test_a_request_that_is_rejected_ends_there_and_its_answer_is_the_clients(two
     assert two.used() == [0, 0]
 
 
+@pytest.mark.guarantee("A6")
 def test_a_provider_that_is_not_there_is_passed_over() -> None:
     with chain(1) as running, socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
@@ -175,8 +103,9 @@ def test_a_provider_that_is_not_there_is_passed_over() -> None:
         serve(running, running.asked(0), stream=False)
 
 
+@pytest.mark.guarantee("A6")
 @pytest.mark.parametrize("how", ["reset", "close", "garbage"])
-def test_an_answer_that_breaks_before_commit_is_passed_over(two: Running, how: str) -> None:
+def test_an_answer_that_breaks_before_commit_is_passed_over(two: ChainDoor, how: str) -> None:
     two.ask()
     peer = two.asked(0)
     match how:
@@ -190,6 +119,7 @@ def test_an_answer_that_breaks_before_commit_is_passed_over(two: Running, how: s
     assert two.used() == [0, 1]
 
 
+@pytest.mark.guarantee("A6")
 @pytest.mark.parametrize(
     "beginning",
     [
@@ -200,7 +130,7 @@ def test_an_answer_that_breaks_before_commit_is_passed_over(two: Running, how: s
     ],
 )
 def test_a_stream_that_begins_with_an_error_or_ends_before_it_has_begun_is_passed_over(
-    two: Running, beginning: bytes
+    two: ChainDoor, beginning: bytes
 ) -> None:
     two.ask(stream=True)
     peer = two.asked(0)
@@ -213,7 +143,8 @@ def test_a_stream_that_begins_with_an_error_or_ends_before_it_has_begun_is_passe
     assert two.used() == [0, 1]
 
 
-def test_after_the_first_event_nothing_is_tried_again(two: Running) -> None:
+@pytest.mark.guarantee("A9")
+def test_after_the_first_event_nothing_is_tried_again(two: ChainDoor) -> None:
     two.ask(stream=True)
     peer = two.asked(0)
     peer.start_events()
@@ -227,7 +158,7 @@ def test_after_the_first_event_nothing_is_tried_again(two: Running) -> None:
     assert two.used() == [1, 0]
 
 
-def test_the_last_candidates_stream_is_not_looked_at(two: Running) -> None:
+def test_the_last_candidates_stream_is_not_looked_at(two: ChainDoor) -> None:
     two.ask(stream=True)
     deny(two.asked(0), 404)
     peer = two.asked(1)
@@ -237,7 +168,8 @@ def test_the_last_candidates_stream_is_not_looked_at(two: Running) -> None:
     assert b"overloaded" in two.answer().body
 
 
-def test_when_nothing_is_left_the_client_is_told_when_to_come_back(two: Running) -> None:
+@pytest.mark.guarantee("A11")
+def test_when_nothing_is_left_the_client_is_told_when_to_come_back(two: ChainDoor) -> None:
     two.ask()
     deny(two.asked(0), 429, fields=b"Retry-After: 50\r\n")
     deny(two.asked(1), 429, fields=b"Retry-After: 20\r\n")
@@ -251,14 +183,16 @@ def test_when_nothing_is_left_the_client_is_told_when_to_come_back(two: Running)
     assert two.used() == [0, 0]
 
 
-def test_attempts_are_at_most_two_for_each_provider(two: Running) -> None:
+@pytest.mark.guarantee("A12")
+def test_attempts_are_at_most_two_for_each_provider(two: ChainDoor) -> None:
     two.ask()
     for number in (0, 0, 1, 1):
         deny(two.asked(number), 500)
     assert two.answer().value(b"x-pointsman-attempts") == b"4"
 
 
-def test_a_quota_without_room_is_not_asked(two: Running) -> None:
+@pytest.mark.guarantee("A2")
+def test_a_quota_without_room_is_not_asked(two: ChainDoor) -> None:
     two.data.table = ModelTable({"fast": limited(two, Quota(daily_requests=1))})
     for number in (0, 1):
         two.ask()
@@ -270,13 +204,8 @@ def test_a_quota_without_room_is_not_asked(two: Running) -> None:
     assert two.used() == [1, 1]
 
 
-def limited(running: Running, quota: Quota) -> Chain:
-    made = running.data.table.targets["fast"]
-    assert isinstance(made, Chain)
-    return replace(made, members=tuple(replace(member, quota=quota) for member in made.members))
-
-
-def test_a_client_that_goes_ends_the_attempt_and_gives_its_place_back(two: Running) -> None:
+@pytest.mark.guarantee("A10")
+def test_a_client_that_goes_ends_the_attempt_and_gives_its_place_back(two: ChainDoor) -> None:
     two.ask()
     peer = two.asked(0)
     assert two.client is not None
@@ -286,6 +215,7 @@ def test_a_client_that_goes_ends_the_attempt_and_gives_its_place_back(two: Runni
     assert two.used() == [0, 0]
 
 
+@pytest.mark.guarantee("A14")
 def test_an_operators_mapping_by_code_wins() -> None:
     mappings = (ErrorMapping(400, ErrorCategory.RATE_LIMIT, "quota_gone"),)
     with chain(error_mappings=mappings) as running:
@@ -300,8 +230,9 @@ def test_an_operators_mapping_by_code_wins() -> None:
         assert (answer.status, answer.body) == (400, body)
 
 
+@pytest.mark.guarantee("A13")
 def test_all_attempts_together_have_the_requests_timeout() -> None:
-    with chain(request_timeout=0.3) as running:
+    with chain(made={"request_timeout_seconds": 0.3}) as running:
         running.ask()
         peer = running.asked(0)
         assert running.answer().status == 503
@@ -309,8 +240,9 @@ def test_all_attempts_together_have_the_requests_timeout() -> None:
         assert running.used() == [0, 0]
 
 
+@pytest.mark.guarantee("A13")
 def test_a_stream_that_has_begun_outlives_the_requests_timeout() -> None:
-    with chain(request_timeout=0.3) as running:
+    with chain(made={"request_timeout_seconds": 0.3}) as running:
         running.ask(stream=True)
         peer = running.asked(0)
         peer.start_events()
@@ -322,3 +254,35 @@ def test_a_stream_that_has_begun_outlives_the_requests_timeout() -> None:
         peer.end_chunks()
         running.client.read_until(b"0\r\n\r\n")
         assert running.used() == [1, 0]
+
+
+@pytest.mark.guarantee("A14")
+@pytest.mark.parametrize(
+    ("category", "asked_again"),
+    [
+        (ErrorCategory.RATE_LIMIT, 0),
+        (ErrorCategory.SERVER_ERROR, 1),
+        (ErrorCategory.AUTH_ERROR, 0),
+        (ErrorCategory.MODEL_UNAVAILABLE, 0),
+        (ErrorCategory.UNKNOWN, 0),
+    ],
+)
+def test_a_mapped_error_is_what_it_is_mapped_to(category: ErrorCategory, asked_again: int) -> None:
+    with chain(error_mappings=(ErrorMapping(418, category),)) as running:
+        running.ask()
+        for _ in range(1 + asked_again):
+            deny(running.asked(0), 418)
+        serve(running, running.asked(1), stream=False)
+        assert f"infer_fallback p0 p1 {category}" in running.told()
+        assert (running.counters(0).exhausted_until > 0) is (category is ErrorCategory.RATE_LIMIT)
+
+
+@pytest.mark.guarantee("A8", "A14")
+@pytest.mark.parametrize("status", [429, 500])
+def test_an_error_mapped_to_a_rejected_request_is_the_clients_answer(status: int) -> None:
+    with chain(error_mappings=(ErrorMapping(status, ErrorCategory.REQUEST_REJECTED),)) as running:
+        running.ask()
+        deny(running.asked(0), status, b'{"error":1}')
+        assert running.answer().body == b'{"error":1}'
+        assert running.told()[-1] == f"infer_failed request_rejected {status} 1"
+        assert running.upstreams[1].saw_nothing()

@@ -50,6 +50,12 @@ def test_a_key_reaches_the_gateway_from_each_of_its_sources(flags: tuple[str, ..
     assert dict(provider.credentials) == {"OPENAI_API_KEY": KEY}
 
 
+def test_a_model_file_is_a_provider_without_a_key() -> None:
+    arguments = ("--name", "local", "--type", "local_gguf", "--config", "MODEL_PATH=/models/small.gguf")
+    provider = sent("create", *arguments)
+    assert (dict(provider.credentials), dict(provider.config)) == ({}, {"MODEL_PATH": "/models/small.gguf"})
+
+
 def test_config_travels_beside_the_key_and_empty_values_of_an_update_delete() -> None:
     provider = sent(*CREATE, "--credential", f"A={KEY}", "--config", "OPENAI_BASE_URL=mock://x", "--config", "B=c")
     assert dict(provider.config) == {"OPENAI_BASE_URL": "mock://x", "B": "c"}

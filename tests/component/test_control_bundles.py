@@ -6,11 +6,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from pointsman.core.candidate import Candidate
 from pointsman.core.control_errors import InvalidRequest, NotFound, NotPossibleNow, Unauthenticated
 from pointsman.core.route import ValidatedEndpoint
 from pointsman.core.secret import Secret
 from pointsman.gateway.routes import Routes, RouteTarget
-from pointsman.routing.resolve import ResolvedRoute
 from pointsman.rpc.gen import inference_pb2
 from tests.support.canary import KEY
 from tests.support.control_plane import Metadata, RunningControlPlane, control_plane, draft
@@ -194,24 +194,24 @@ def test_what_is_stored_is_what_was_verified_even_when_the_provider_changes_mean
 ) -> None:
     control, seen = running.control, list[str]()
 
-    async def verify(resolved: ResolvedRoute, _: str) -> tuple[ValidatedEndpoint, ...]:
-        seen.append(resolved.base_url)
+    async def verify(candidate: Candidate, _: str) -> tuple[ValidatedEndpoint, ...]:
+        seen.append(candidate.endpoint.host)
         if len(seen) == 1:
             await control.providers.update("default", draft(config={"OPENAI_BASE_URL": "mock://moved"}))
-        return (ValidatedEndpoint(resolved.base_url, "any"),)
+        return (ValidatedEndpoint(candidate.endpoint.host, "any"),)
 
     routes = Routes(control.store, verify, running.lines.append)
     target = RouteTarget("inference.local", "mocked", "m")
     change = running.call(routes.set("default", target, verify=True))
-    assert seen == ["mock://answers", "mock://moved"]
-    assert [each.url for each in change.endpoints] == ["mock://moved"]
+    assert seen == ["answers", "moved"]
+    assert [each.url for each in change.endpoints] == ["moved"]
     assert change.route.version == 1
 
 
 def test_records_that_never_hold_still_are_given_up_on(running: RunningControlPlane) -> None:
     control, rounds = running.control, list[int]()
 
-    async def verify(resolved: ResolvedRoute, _: str) -> tuple[ValidatedEndpoint, ...]:
+    async def verify(candidate: Candidate, _: str) -> tuple[ValidatedEndpoint, ...]:
         rounds.append(len(rounds))
         await control.providers.update("default", draft(config={"OPENAI_BASE_URL": f"mock://moved-{len(rounds)}"}))
         return ()

@@ -38,6 +38,11 @@ def create(running: RunningControlPlane, provider: Provider) -> Provider:
     return running.openshell.CreateProvider(request, metadata=ADMIN, timeout=10).provider
 
 
+def test_a_model_file_of_the_gateways_own_machine_needs_no_key(fresh: RunningControlPlane) -> None:
+    wanted = Provider(name="local", type="local_gguf", config={"MODEL_PATH": "/models/small.gguf"})
+    assert dict(create(fresh, wanted).config) == {"MODEL_PATH": "/models/small.gguf"}
+
+
 def update(running: RunningControlPlane, provider: Provider) -> Provider:
     request = openshell_pb2.UpdateProviderRequest(provider=provider)
     return running.openshell.UpdateProvider(request, metadata=ADMIN, timeout=10).provider

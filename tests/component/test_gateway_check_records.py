@@ -56,7 +56,7 @@ def test_programs_are_shown_every_entry(tmp_path: Path) -> None:
             "candidates": [{"provider": "groq", "model": "other"}],
             "strategy": "least_used",
             "fallback": "nearby",
-            "timeout_seconds": 0,
+            "request_timeout_seconds": 0,
         }
     ]
 

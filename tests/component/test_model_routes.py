@@ -1,15 +1,22 @@
 """The table of models follows the store: routes of every account, chains, keys, and what cannot be served."""
 
+import asyncio
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pointsman.config.gateway_records import FileRecords
 from pointsman.core.attempts import Chain
 from pointsman.core.candidate import Candidate
 from pointsman.core.model_table import ModelAccess
+from pointsman.core.provider import Provider
 from pointsman.core.route import CHAIN, Route, RouteCandidate
+from pointsman.gateway.file_layer import FileLayer
 from pointsman.gateway.model_routes import ModelRoutes
+from pointsman.proxy.background import running as beside
 from tests.support.control_plane import RunningControlPlane, control_plane
 
 
@@ -94,3 +101,26 @@ def test_accounts_have_tables_of_their_own(followed: Followed) -> None:
     accounts = followed.look().accounts
     assert list(accounts["default"].targets) == ["fast"]
     assert not accounts["other"].targets
+
+
+def test_of_many_routes_eight_are_compiled_before_requests_get_a_turn(running: RunningControlPlane) -> None:
+    provider = Provider("id", "default", "modelless", "mock", {}, {}, 0.0, 0.0)
+    only = replace(chain(), candidates=(RouteCandidate("modelless"),))
+    broken = tuple(replace(only, name=f"r{number}") for number in range(100))
+    turn, told_in = 0, Counter[int]()
+    layer = FileLayer(running.control.store, FileRecords((provider,), broken))
+    routes = ModelRoutes(layer, lambda _: told_in.update([turn]))  # each that is not served is told
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def compile_them() -> None:
+        async with beside(count(), "turns"):
+            await routes.refresh()
+
+    running.call(compile_them())
+    assert sum(told_in.values()) >= 100
+    assert max(told_in.values()) <= 2 * 8  # a route and its provider

@@ -1,16 +1,13 @@
 """Models by name on the gateway's data listener: whom a request reaches, and what is said when it reaches nobody."""
 
 import json
-import time
 from collections.abc import Iterator
 
 import anthropic
 import openai
 import pytest
 
-from pointsman.core.data_key import DataKey
 from pointsman.core.model_table import ModelTable
-from pointsman.core.token_digest import digest_of
 from tests.support.canary import KEY
 from tests.support.data_door import DataDoor
 from tests.support.door import candidate
@@ -177,38 +174,6 @@ def test_a_listener_that_is_not_open_serves_nothing_but_health(upstream: Upstrea
         with data.connect() as client:
             client.send(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
             assert client.answer().status == 200
-
-
-def test_a_key_gives_its_accounts_routes_and_those_only(upstream: Upstream) -> None:
-    data, now = DataDoor(table=table(upstream)), time.time()
-    data.is_open = False
-    other = ModelTable({"theirs": candidate("mock://x", route="theirs"), "more": candidate("mock://x", route="more")})
-    data.keys = {
-        digest_of("all"): (DataKey("other", "all", digest_of("all"), now), other),
-        digest_of("one"): (DataKey("other", "one", digest_of("one"), now), other.only(("theirs",))),
-        digest_of("gone"): (DataKey("other", "gone", digest_of("gone"), now, revoked_at=now), other),
-        digest_of("old"): (DataKey("other", "old", digest_of("old"), now, expires_at=now - 1), other),
-        digest_of("odd"): (DataKey("other", "odd", digest_of("odd"), now, permissions=("models:view",)), other),
-    }
-
-    def models(fields: str) -> list[str] | int:
-        with data.connect() as client:
-            client.send(f"GET /v1/models HTTP/1.1\r\nHost: a\r\n{fields}\r\n".encode())
-            answer = client.answer()
-        return [each["id"] for each in json.loads(answer.body)["data"]] if answer.status == 200 else answer.status
-
-    with data:
-        assert models("Authorization: Bearer all\r\n") == ["theirs", "more"]
-        assert models("authorization: bearer  one\r\n") == ["theirs"]
-        assert models("x-api-key: one\r\n") == ["theirs"]
-        assert models("x-api-key: one\r\nAuthorization: Bearer one\r\n") == ["theirs"]
-        for refused in ("gone", "old", "odd", "wrong", "Bearer all", "é"):
-            assert models(f"x-api-key: {refused}\r\n") == 401
-        assert models("x-api-key: one\r\nAuthorization: Bearer all\r\n") == 401
-        assert models("Authorization: Basic all\r\n") == 401
-        with data.connect() as client:
-            post(client, b'{"model":"more"}', fields="x-api-key: one\r\n")
-            assert client.answer().status == 404
 
 
 def test_the_official_clients_are_served_by_one_base_url(data: DataDoor) -> None:

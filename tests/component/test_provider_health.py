@@ -2,13 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pointsman.core.candidate import Candidate
 from pointsman.core.errors import UpstreamUnavailable
-from pointsman.gateway.provider_health import Found, HealthLimits, ProviderHealth, Target, stored_targets
+from pointsman.gateway.provider_health import (
+    Found,
+    HealthLimits,
+    LocalModels,
+    ProviderHealth,
+    Target,
+    targets_of_records,
+)
 from pointsman.testing import FakeClock
 from tests.support.canary import KEY
 from tests.support.control_plane import control_plane
@@ -17,7 +25,7 @@ from tests.support.probing import resolved, run
 
 
 def target(name: str, url: str) -> Target:
-    return Target(name, resolved(url).candidate())
+    return Target(name, resolved(url))
 
 
 DEFAULT = HealthLimits()
@@ -30,10 +38,12 @@ class Looking:
         self.targets = list(targets)
         self.loaded: list[Candidate] = []
         self.asked: list[str] = []
+        self.states: dict[str, str] = {}
         self.clock = FakeClock()
         self._can_load = can_load
+        local = LocalModels(self._load, lambda: self.states)
         self.health = ProviderHealth(
-            self._targets, load_local=self._load, wall_clock=lambda: 1_796_083_200.0, clock=self.clock, limits=limits
+            self._targets, local, wall_clock=lambda: 1_796_083_200.0, clock=self.clock, limits=limits
         )
 
     async def _targets(self, account: str) -> Sequence[Target]:
@@ -52,15 +62,15 @@ class Looking:
 @pytest.mark.parametrize(
     ("status", "word"),
     [
-        (200, "healthy"),
-        (299, "healthy"),
-        (302, "unexpected"),
-        (400, "unexpected"),
+        (200, "ok"),
+        (299, "ok"),
+        (302, "unknown_error"),
+        (400, "unknown_error"),
         (401, "auth_error"),
         (402, "auth_error"),
         (403, "auth_error"),
-        (404, "healthy"),
-        (405, "healthy"),
+        (404, "ok"),
+        (405, "ok"),
         (429, "rate_limit"),
         (500, "server_error"),
         (503, "server_error"),
@@ -115,13 +125,13 @@ def test_one_that_is_silent_or_not_there_is_unreachable_and_holds_up_no_other() 
             )
             silent_found, closed, fine = await looking.look()
             assert (silent_found, closed) == (Found("silent", "unreachable"), Found("closed", "unreachable"))
-            assert fine.status == "healthy"
+            assert fine.status == "ok"
 
     run(looked())
 
 
 def gguf() -> Target:
-    return Target("local", resolved("gguf:///models/small.gguf").candidate())
+    return Target("local", resolved("gguf:///models/small.gguf"))
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
@@ -141,7 +151,8 @@ def test_no_more_are_asked_at_once_than_allowed(at_once: int) -> None:
 
     async def looked() -> None:
         limits = HealthLimits(at_once=at_once)
-        health = ProviderHealth(targets, load_local=load, wall_clock=FakeClock(), clock=FakeClock(), limits=limits)
+        local = LocalModels(load, dict)
+        health = ProviderHealth(targets, local, wall_clock=FakeClock(), clock=FakeClock(), limits=limits)
         assert len((await health.look("default", load=True)).found) == 6
 
     run(looked())
@@ -153,7 +164,7 @@ def test_a_local_model_is_loaded_only_when_that_is_asked_for() -> None:
         looking = Looking(gguf())
         assert await looking.look() == (Found("local", "not_loaded"),)
         assert looking.loaded == []
-        assert await looking.look(load=True) == (Found("local", "healthy", None, 0),)
+        assert await looking.look(load=True) == (Found("local", "ok", None, 0),)
         assert len(looking.loaded) == 1
 
     run(looked())
@@ -162,6 +173,69 @@ def test_a_local_model_is_loaded_only_when_that_is_asked_for() -> None:
 def test_a_local_model_that_cannot_be_loaded_is_unreachable() -> None:
     async def looked() -> None:
         assert await Looking(gguf(), can_load=False).look(load=True) == (Found("local", "unreachable"),)
+
+    run(looked())
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [("idle", "not_loaded"), ("loading", "not_loaded"), ("ready", "ok"), ("failed", "not_loaded")],
+)
+def test_a_local_model_that_is_in_use_is_ok_without_being_asked_for(state: str, word: str) -> None:
+    async def looked() -> None:
+        looking = Looking(gguf())
+        looking.states["/models/small.gguf"] = state
+        [found] = await looking.look()
+        assert found.status == word
+        assert looking.loaded == []
+
+    run(looked())
+
+
+def test_a_look_that_loads_a_model_holds_up_none_that_does_not() -> None:
+    loading, loaded = asyncio.Event(), asyncio.Event()
+
+    async def load(candidate: Candidate) -> None:
+        loading.set()
+        await loaded.wait()
+
+    async def targets(account: str) -> Sequence[Target]:
+        return [gguf()]
+
+    async def looked() -> None:
+        health = ProviderHealth(targets, LocalModels(load, dict), wall_clock=FakeClock(), clock=FakeClock())
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            slow = group.create_task(health.look("default", load=True))
+            await loading.wait()
+            assert [each.status for each in (await health.look("default")).found] == ["not_loaded"]
+            loaded.set()
+        assert [each.status for each in slow.result().found] == ["ok"]
+
+    run(looked())
+
+
+def test_a_key_in_a_file_is_read_for_each_look_and_one_that_cannot_be_read_is_an_auth_error(tmp_path: Path) -> None:
+    path = tmp_path / "groq_api_key"
+
+    async def looked() -> None:
+        async with probed_upstream(*[answer(200, b"{}", b"Connection: close\r\n")] * 2) as upstream:
+            looking = Looking(replace(target("groq", upstream.url), key_file=str(path)))
+            for content, status, sent in [
+                ("first", "ok", b"Bearer first"),
+                (None, "auth_error", None),
+                ("two\nlines", "auth_error", None),
+                ("second", "ok", b"Bearer second"),
+            ]:
+                path.unlink(missing_ok=True)
+                if content is not None:
+                    path.write_text(content + "\n")
+                    path.chmod(0o600)
+                before = len(upstream.requests)
+                [found] = await looking.look()
+                assert found.status == status
+                asked = [each.value(b"authorization") for each in upstream.requests[before:]]
+                assert asked == ([sent] if sent else [])
+                looking.clock.advance(30)
 
     run(looked())
 
@@ -176,7 +250,7 @@ def test_a_look_that_is_broken_off_leaves_nothing_and_the_next_one_works() -> No
                 first.cancel()
             await upstream.all_left()
             [found] = await looking.look()
-            assert found.status == "healthy"
+            assert found.status == "ok"
 
     run(looked())
 
@@ -203,6 +277,6 @@ def test_stored_providers_are_looked_at_as_their_records_say(tmp_path: Path) -> 
     with control_plane(tmp_path) as running:
         running.provide("mocked")
         running.provide("nowhere", config={"OPENAI_BASE_URL": "http://169.254.169.254/v1"})
-        health = ProviderHealth(stored_targets(running.control.store), wall_clock=FakeClock(), clock=FakeClock())
+        health = ProviderHealth(targets_of_records(running.control.store), wall_clock=FakeClock(), clock=FakeClock())
         found = {each.provider: each.status for each in running.call(health.look("default")).found}
-        assert found == {"mocked": "healthy", "nowhere": "unusable"}
+        assert found == {"mocked": "ok", "nowhere": "unusable"}

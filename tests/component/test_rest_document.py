@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from tests.support.rest import BEARER, OPENAI, RunningApi, rest_api
+from pointsman.core.quota import Counters, Quota, QuotaKey
+from pointsman.core.quota_window import Day
+from pointsman.gateway.provider_health import Target
+from pointsman.proxy.live_quotas import LiveQuota
+from tests.support.chain_requests import MIDNIGHT
+from tests.support.data_door import DataDoor
+from tests.support.door import candidate
+from tests.support.rest import BEARER, OPENAI, RunningApi
+from tests.support.watched_api import watched_api
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=300),
@@ -23,7 +32,11 @@ NAMES = st.sampled_from(["mocked", "inference.local", "a", "openai", "no-such"])
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApi]:
-    with rest_api(tmp_path_factory.mktemp("document")) as api:
+    with watched_api(tmp_path_factory.mktemp("document")) as (api, watched), DataDoor() as data:
+        api.running.control.explain.look_at(data.listener)
+        day = Day("2026-12-01", "2026-12-02", MIDNIGHT, MIDNIGHT + 86400)
+        watched.rows.append(LiveQuota(QuotaKey("default", "mocked"), Quota(2), Counters(1), day, MIDNIGHT + 3600))
+        watched.targets += [Target("mocked", candidate("mock://a")), Target("nowhere", None)]
         api.running.provide()
         api.running.point()
         yield api
@@ -102,7 +115,12 @@ class Checker:
         if answer.status == 404 and "/" in names.get("name", ""):
             return 404
         promised = resolved(self._document, operation["responses"][str(answer.status)])
-        schema = promised["content"]["application/json"]["schema"]
+        [(media_type, content)] = promised["content"].items()
+        assert answer.headers.get_content_type() == media_type
+        if media_type != "application/json":
+            assert content["schema"] == {"type": "string"}
+            return answer.status
+        schema = content["schema"]
         Draft202012Validator({**schema, "components": self._document["components"]}).validate(answer.json)
         return answer.status
 
@@ -115,6 +133,7 @@ RIGHT: dict[str, Any] = {
     "create_sandbox_token": {"name": "box"},
     "create_key": {"name": "laptop"},
     "create_account": {"name": "team"},
+    "explain": {"model": "inference.local", "header_names": ["accept"]},
 }
 
 
@@ -147,6 +166,14 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_promises(
         if isinstance(body, dict) and body.get("verify") is True:
             body["verify"] = False
     Checker(api, document).check(method, path, {"name": data.draw(NAMES)}, body)
+
+
+def test_metrics_that_are_open_ask_for_nothing_in_the_document(tmp_path: Path) -> None:
+    with watched_api(tmp_path, metrics_are_open=True) as (api, _):
+        paths = api.get("/openapi.json").json["paths"]
+    assert "security" not in paths["/metrics"]["get"]
+    assert set(paths["/metrics"]["get"]["responses"]) == {"200"}
+    assert "security" in paths["/stats/live"]["get"]
 
 
 def test_the_document_is_for_the_admin_like_all_else(api: RunningApi) -> None:

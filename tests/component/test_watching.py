@@ -1,72 +1,31 @@
 """`/stats`, `/health/providers` and `/metrics` on the control listener, with a day that had an outage in it."""
 
 import asyncio
-import contextlib
-import http.client
 import json
 import re
 import signal
-import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pointsman.core.quota import Counters, Quota, QuotaKey
-from pointsman.events.operations_file import OperationLines, operation_files
+from pointsman.core.quota_window import Day
 from pointsman.events.operations_record import OperationJournal
-from pointsman.gateway.metrics import Metrics
-from pointsman.gateway.provider_health import ProviderHealth, Target
-from pointsman.gateway.stats import LiveRow
-from pointsman.gateway.watching import Sources, Watching
-from pointsman.testing import FakeClock
+from pointsman.proxy.live_quotas import LiveQuota
 from tests.support.canary import KEY
 from tests.support.chain_requests import MIDNIGHT, Journal, a_day_with_an_outage
 from tests.support.descriptors import open_paths
-from tests.support.gateway_process import GatewayProcess, NotStarted
+from tests.support.gateway_process import GatewayProcess, NotStarted, fetch, free_ports
 from tests.support.rest import BEARER, RunningApi, rest_api
+from tests.support.watched_api import Watched, watched_api
 
 PATHS = ["/stats/history?date=2026-11-30", "/stats/live", "/health/providers", "/metrics"]
 DAY = 86400.0
-
-
-class Watched:
-    """A watched gateway: its journal, and the counters that it would have."""
-
-    def __init__(self, directory: Path, lines: OperationLines, *, metrics_are_open: bool) -> None:
-        self.rows: list[LiveRow] = []
-        metrics = Metrics("1.2.3")
-        self.journal = Journal(metrics, lines=lines, now=MIDNIGHT - DAY)
-        self.watching = Watching(
-            self.journal.journal,
-            directory,
-            Sources(self._targets, self._store_up, lambda: 3, self._rows),
-            ProviderHealth(self._targets, wall_clock=time.time, clock=time.monotonic),
-            metrics,
-            lambda: lines.lost,
-            metrics_are_open,
-        )
-
-    async def _rows(self) -> Sequence[LiveRow]:
-        return self.rows
-
-    async def _store_up(self) -> bool:
-        return True
-
-    async def _targets(self, account: str) -> Sequence[Target]:
-        return []
-
-
-@contextlib.contextmanager
-def watched_api(tmp_path: Path, *, metrics_are_open: bool = False) -> Iterator[tuple[RunningApi, Watched]]:
-    directory = tmp_path / "operations"
-    with operation_files(directory, 30, print, FakeClock(MIDNIGHT - DAY)) as lines:
-        watched = Watched(directory, lines, metrics_are_open=metrics_are_open)
-        with rest_api(tmp_path, watching=watched.watching) as api:
-            yield api, watched
+TODAY = Day("2026-12-01", "2026-12-02", MIDNIGHT, MIDNIGHT + DAY)
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +80,17 @@ def test_a_day_of_history_tells_an_outage_and_the_metrics_tell_the_same(api: tup
     assert KEY not in text
 
 
+def test_a_day_that_is_left_out_is_today(api: tuple[RunningApi, Watched]) -> None:
+    running, watched = api
+    running.running.call(a_day_with_an_outage(watched.journal))
+    wanted = history(running, "2026-11-30", 720 * 3 + 60 * 2 + 420)
+    watched.journal.clock.now = MIDNIGHT - 1
+    answer = running.ask("GET", "/stats/history")
+    assert [json.loads(line) for line in answer.body.splitlines()] == wanted
+    watched.journal.clock.now = MIDNIGHT
+    assert running.ask("GET", "/stats/history").status == 404
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_they_take_the_admins_token(api: tuple[RunningApi, Watched], path: str) -> None:
     running, _ = api
@@ -138,7 +108,6 @@ def test_metrics_can_be_opened_and_nothing_else_with_them(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "query",
     [
-        "",
         "?date=",
         "?date=2026-11-31",
         "?date=2026-1-1",
@@ -203,13 +172,13 @@ def test_live_tells_the_rows_of_the_account_that_asks(api: tuple[RunningApi, Wat
     for account, provider in [("default", "groq"), ("default", "gemini"), ("other", "groq")]:
         key = QuotaKey(account, provider)
         counters = Counters(7, 2)
-        watched.rows.append(LiveRow(key, Quota(14, 2), counters, MIDNIGHT + 3600, MIDNIGHT, MIDNIGHT + DAY))
+        watched.rows.append(LiveQuota(key, Quota(14, 2), counters, TODAY, MIDNIGHT + 3600))
     answer = running.ask("GET", "/stats/live")
-    assert [each["provider_name"] for each in answer.json] == ["groq", "gemini"]
+    assert [each["provider_name"] for each in answer.json["providers"]] == ["groq", "gemini"]
     assert {"daily_limit": 14, "daily_count": 7, "rpm_window_count": 2, "is_exhausted": True}.items() <= (
-        answer.json[0].items()
+        answer.json["providers"][0].items()
     )
-    assert answer.json[0]["runs_dry_at"] == "2026-12-01T02:00:00Z"
+    assert answer.json["providers"][0]["runs_dry_at"] == "2026-12-01T02:00:00Z"
 
 
 def test_metrics_are_what_prometheus_asks_for(api: tuple[RunningApi, Watched]) -> None:
@@ -259,18 +228,3 @@ def test_a_gateway_whose_log_has_no_directory_says_so_and_does_not_start(tmp_pat
     with pytest.raises(NotStarted):
         gateway.start()
     assert any("operation log" in line and "directory" in line for line in gateway.lines), gateway.lines
-
-
-def fetch(port: int, path: str, token: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request("GET", path, headers={"authorization": f"Bearer {token}"})
-    response = connection.getresponse()
-    answer = response.status, response.read()
-    connection.close()
-    return answer
-
-
-def free_ports() -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
-        return [each.getsockname()[1] for each in sockets]

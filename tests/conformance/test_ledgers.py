@@ -178,6 +178,29 @@ async def test_a_clock_set_back_by_a_day_does_not_unlock_and_does_not_lock_for_e
         assert await admitted(ledger, LIMITED, NOON - 2 * DAY, 9) == 3
 
 
+@pytest.mark.parametrize(
+    ("zone", "moment"),
+    [
+        ("Europe/Budapest", "2026-03-29T12:00"),  # of 23 hours
+        ("Europe/Budapest", "2026-03-30T00:30"),  # 24 hours before, it was the 28th
+        ("Europe/Budapest", "2026-10-25T23:30"),  # of 25 hours
+        ("Europe/Budapest", "2026-10-26T00:30"),
+        ("Pacific/Apia", "2011-12-31T12:00"),  # after the 29th
+    ],
+)
+async def test_a_clock_off_by_a_day_about_an_odd_one_neither_unlocks_nor_forgets(
+    counting: Counting | None, zone: str, moment: str
+) -> None:
+    now, quota = at(zone, moment), Quota(daily_requests=3, reset_timezone=zone)
+    async with any_ledger(counting) as ledger:
+        assert await admitted(ledger, quota, now, 9) == 3
+        assert await admitted(ledger, quota, now - DAY, 9) == 0
+        assert await admitted(ledger, quota, now, 9) == 0
+        assert await ledger.reserve(KEY, Quota(reset_timezone=zone), now + 1.5 * DAY) is not None
+        assert await admitted(ledger, quota, now, 9) == 0
+        assert ledger.counters(KEY, quota, now).daily == 3
+
+
 async def test_what_an_upstream_said_outlives_a_clock_set_back_by_a_day_and_no_wrong_year(
     counting: Counting | None,
 ) -> None:

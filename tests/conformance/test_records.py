@@ -64,6 +64,8 @@ async def test_providers_come_by_name_in_pages_each_with_its_own_credentials(dat
             assert [one.name for one in await reader.providers(ACCOUNT, 2, 3)] == names[3:5]
             assert not await reader.providers(ACCOUNT, 2, 6)
             assert not await reader.providers(ACCOUNT, 0, 0)
+            assert await reader.provider_names(ACCOUNT) == names
+            assert await reader.provider_names("other") == []
             assert await reader.count_providers(ACCOUNT) == 6
             assert await reader.count_providers("other") == 0
 

@@ -1,5 +1,6 @@
 """Promises and tests belong together: none of either stands alone."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,8 @@ def test_the_page_lists_marked_tests_and_no_others(tmp_path: Path) -> None:
     assert "| T1 | One. | `tests/test_x.py::test_proof` |" in page
     assert "| T2 | a\\|b. | `tests/test_x.py::test_proof` |" in page
     assert "test_other" not in page
+
+
+def test_the_page_of_attempts_names_every_promise_about_them_and_no_other() -> None:
+    page = (ROOT / "docs/reference/attempts.md").read_text()
+    assert set(re.findall(r"\bA\d+\b", page)) == set(promises(ROOT / "tests/guarantees")["attempts"])

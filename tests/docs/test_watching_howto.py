@@ -10,9 +10,10 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from pointsman.core.quota import Counters, Quota, QuotaKey
+from pointsman.core.quota_window import Day
 from pointsman.events.operations_file import operation_files
 from pointsman.gateway.metrics import Gauges, Metrics
-from pointsman.gateway.stats import LiveRow
+from pointsman.proxy.live_quotas import LiveQuota
 from pointsman.testing import FakeClock
 from tests.support.chain_requests import MIDNIGHT, Journal, a_day_with_an_outage
 
@@ -44,12 +45,15 @@ def test_every_metric_is_in_the_table_and_no_other() -> None:
 
     async def one_of_each() -> None:
         journal = Journal(metrics)
+        journal.request().stream_started()
         await a_day_with_an_outage(journal)
 
     asyncio.run(one_of_each())
-    row = LiveRow(QuotaKey("default", "groq"), Quota(1, 1), Counters(), MIDNIGHT, MIDNIGHT, MIDNIGHT + 86400)
+    day = Day("2026-12-01", "2026-12-02", MIDNIGHT, MIDNIGHT + 86400)
+    row = LiveQuota(QuotaKey("default", "groq"), Quota(1, 1), Counters(), day, MIDNIGHT)
+    gauges = Gauges((row,), True, 0, 0, {"/models/small.gguf": "ready"})
     made: dict[str, set[str]] = {}
-    for family in text_string_to_metric_families(metrics.exposition(Gauges((row,), True, 0, 0)).decode()):
+    for family in text_string_to_metric_families(metrics.exposition(gauges).decode()):
         name = f"{family.name}_total" if family.type == "counter" else family.name
         made[name] = {label for sample in family.samples for label in sample.labels} - {"le"}
     shown: dict[str, set[str]] = {}

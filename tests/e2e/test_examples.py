@@ -31,6 +31,19 @@ def test_the_demo_holds() -> None:
     assert finished.stdout.endswith("demo: all of it held\n")
 
 
+def test_the_day_of_outages_ends_with_an_answer_to_everybody() -> None:
+    finished = run(str(EXAMPLES / "outage_day.py"), "3")
+    assert (finished.returncode, finished.stderr) == (0, "")
+    rows = {line.split()[0]: line.split() for line in finished.stdout.splitlines() if line}
+    assert [int(rows[name][1]) for name in ("gamma", "local")] == [3, 3]
+    assert [int(rows[name][2]) for name in ("gamma", "local")] == [3, 3]
+    assert "rate_limit" in rows["alpha"]
+    assert {"server_error"} < set(rows["beta"])
+    assert "server_error" in rows["gamma"]
+    assert " requests, 0 without an answer\n" in finished.stdout
+    assert finished.stdout.endswith("/stats/live and the providers' own counts agree\n")
+
+
 def test_every_example_has_a_test() -> None:
-    here = Path(__file__).read_text() + (EXAMPLES / "demo.py").read_text()
-    assert [path.name for path in EXAMPLES.glob("*.py") if f'"{path.name}"' not in here] == []
+    here = "".join(path.read_text() for path in (*Path(__file__).parent.glob("test_*.py"), EXAMPLES / "demo.py"))
+    assert [path.name for path in EXAMPLES.glob("*.*") if f'"{path.name}"' not in here] == []

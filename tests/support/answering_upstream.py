@@ -14,6 +14,7 @@ JSON_CHUNKS = EVENT_STREAM.replace(b"text/event-stream", b"application/json")
 _EVENT = b"data: " + b"x" * 8000 + b"\n\n"
 _CHUNK = b"%x\r\n%b\r\n" % (len(_EVENT), _EVENT)
 FAT_ANSWER = b"a" * 40_000
+_SHORT_BODY = 4096
 
 
 @functools.cache
@@ -53,6 +54,10 @@ class AnsweringUpstream:
 
     def __init__(self) -> None:
         self.answered: Counter[bytes] = Counter()
+        self.keys: list[bytes] = []
+        """The Bearer token of each request; empty for one without."""
+        self.bodies: list[bytes] = []
+        """What was sent to it, as far as it is short."""
         self.longest_body = 0
         self.flooded = 0
         """Bytes that were taken of all floods."""
@@ -96,8 +101,12 @@ class AnsweringUpstream:
         head = await reader.readuntil(b"\r\n\r\n")
         _, _, length = head.lower().partition(b"content-length: ")
         size = int(length.split(b"\r\n")[0]) if length else 0
+        _, _, key = head.partition(b"uthorization: Bearer ")
+        self.keys.append(key.split(b"\r\n")[0])
         for at in range(0, size, 65536):
-            await reader.readexactly(min(size - at, 65536))
+            piece = await reader.readexactly(min(size - at, 65536))
+            if size <= _SHORT_BODY:
+                self.bodies.append(piece)
         self.longest_body = max(self.longest_body, size)
         query = head.split(b" ")[1].partition(b"?")[2]
         self.answered[query] += 1

@@ -11,7 +11,7 @@ from pointsman.core.candidate import Candidate
 from pointsman.core.endpoint import parse_endpoint
 from pointsman.core.secret import Secret
 from pointsman.events.operations import Subject
-from pointsman.events.operations_record import ChainRecord, OperationJournal, Watcher
+from pointsman.events.operations_record import Operation, OperationJournal, Watcher
 from pointsman.testing import FakeClock
 from pointsman.wire.usage import TokenUsage
 from tests.support.canary import KEY
@@ -65,7 +65,7 @@ class Journal:
         self.journal = OperationJournal(lines or self.told, watchers, wall_clock=self.clock, clock=self.clock)
         self._count = 0
 
-    def request(self, route: str = "fast", account: str = "default", fallback: Member | None = LOCAL) -> ChainRecord:
+    def request(self, route: str = "fast", account: str = "default", fallback: Member | None = LOCAL) -> Operation:
         self._count += 1
         return self.journal.started(Subject(f"r-{self._count}", account, route), fallback)
 
@@ -76,7 +76,7 @@ class Journal:
 
 
 def succeed(
-    record: ChainRecord, journal: Journal, *members: Member, skipped: Sequence[Skipped] = (), reason: str = ""
+    record: Operation, journal: Journal, *members: Member, skipped: Sequence[Skipped] = (), reason: str = ""
 ) -> None:
     """The last of the members answers, all before it fail."""
     record.ordering(Plan(members, tuple(skipped)))

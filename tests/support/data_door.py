@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import socket
 import ssl
 import threading
@@ -12,11 +13,13 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from pointsman.core.data_key import DataKey
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
-from pointsman.core.model_table import ModelAccess, ModelTable
+from pointsman.core.model_table import Entry, ModelAccess, ModelTable
 from pointsman.events.operation_log import OperationLog
+from pointsman.events.operations_record import OperationJournal
 from pointsman.gateway.data_listener import DataListener, Served
+from pointsman.gateway.data_watching import WatchedPaths
+from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
 from pointsman.proxy.stages import NO_STAGES
@@ -24,6 +27,8 @@ from pointsman.testing import FakeClock
 from tests.support.raw_client import RawClient
 
 T = TypeVar("T")
+ENDS = ("infer_completed", "infer_failed", "infer_cancelled")
+"""Exactly one for each request."""
 
 
 async def healthy() -> bool:
@@ -44,12 +49,15 @@ class DataDoor:
         self._is_healthy, self._context, self._limits = is_healthy, context, limits
         self.table = table
         self.is_open = True
-        self.ledger = MemoryLedger()
+        self.ledger: QuotaLedger = MemoryLedger()
         self.stages = NO_STAGES
-        self.keys: dict[bytes, tuple[DataKey, ModelTable]] = {}
+        self.watched: WatchedPaths | None = None
+        self.keys: dict[bytes, Entry] = {}
+        self.mark = b""
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()
         self._lines = io.StringIO()
+        self._told = io.StringIO()
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="data door")
 
@@ -72,8 +80,9 @@ class DataDoor:
 
     async def _open(self) -> None:
         self.log = OperationLog(lines=self._lines, wall_clock=time.time)
-        models = Models(self._access, time.time, is_open=self.is_open)
-        served = Served(models, self.ledger, stages=self.stages)
+        models = Models(self._access, time.time, is_open=self.is_open, mark=self.mark)
+        self.journal = OperationJournal(self._told, wall_clock=time.time, clock=self.clock)
+        served = Served(models, self.ledger, journal=self.journal, stages=self.stages, watched=self.watched)
         self.listener = DataListener(self.log, self._is_healthy, served, limits=self._limits, clock=self.clock)
         await self.listener.serve(self._socket, self._context)
 
@@ -109,3 +118,21 @@ class DataDoor:
 
         self.call(flush())
         return self._lines.getvalue()
+
+    def operations(self) -> list[dict[str, Any]]:
+        """The events of the operation log so far."""
+
+        async def flush() -> None:
+            self.journal.flush()
+
+        self.call(flush())
+        return [json.loads(line) for line in self._told.getvalue().splitlines()]
+
+    def ended(self, count: int = 1, seconds: float = 5.0) -> list[dict[str, Any]]:
+        """The events, once so many requests have ended."""
+        until = time.monotonic() + seconds
+        while True:
+            events = self.operations()
+            if sum(each["event"] in ENDS for each in events) >= count or time.monotonic() > until:
+                return events
+            time.sleep(0.005)

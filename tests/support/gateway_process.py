@@ -1,7 +1,11 @@
 """A real `pointsman gateway` that keeps its ports, so that it can be ended in any way and started again."""
 
+import contextlib
+import http.client
 import os
+import re
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -11,6 +15,7 @@ from tests.support import evidence
 from tests.support.processes import POINTSMAN
 
 LISTENERS = ("data", "control", "grpc")
+_PORT = re.compile(r"(\w+)=127\.0\.0\.1:(\d+)")
 _START_SECONDS = 60.0
 
 
@@ -19,9 +24,14 @@ class NotStarted(Exception):
 
 
 class GatewayProcess:
-    """`ports` are those of `LISTENERS`. `prefix` goes before the command, and must exec it."""
+    """`ports` are those of `LISTENERS`; 0 is any, until it has started.
 
-    def __init__(self, directory: Path, ports: Sequence[int], *options: str, prefix: Sequence[str] = ()) -> None:
+    `prefix` goes before the command, and must exec it.
+    """
+
+    def __init__(
+        self, directory: Path, ports: Sequence[int] = (0, 0, 0), *options: str, prefix: Sequence[str] = ()
+    ) -> None:
         self.directory = directory
         self.ports = dict(zip(LISTENERS, ports, strict=True))
         self.options = options
@@ -29,6 +39,7 @@ class GatewayProcess:
         self.lines: list[str] = []
         self.process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
+        self._said = threading.Condition()
 
     @property
     def url(self) -> str:
@@ -56,18 +67,33 @@ class GatewayProcess:
         if not ready.wait(_START_SECONDS):
             self.end(signal.SIGKILL)
             raise NotStarted("nothing was said")
-        if not any(" ready " in line for line in self.lines[first:]):
+        told = next((line for line in self.lines[first:] if " ready " in line), "")
+        if not told:
             self.end(signal.SIGKILL)
             raise NotStarted("".join(self.lines[first:]).strip())
+        self.ports = {name: int(port) for name, port in _PORT.findall(told)}
 
     def _read(self, process: "subprocess.Popen[str]", ready: threading.Event) -> None:
         assert process.stderr is not None
         with process.stderr as lines:
             for line in lines:
-                self.lines.append(line)
+                with self._said:
+                    self.lines.append(line)
+                    self._said.notify_all()
                 if "pointsman: ready " in line:
                     ready.set()
         ready.set()
+
+    def said(self, text: str, since: int = 0) -> str:
+        """The first line with a text, once it is there; `since` so many lines."""
+
+        def found() -> str:
+            return next((line for line in self.lines[since:] if text in line), "")
+
+        with self._said:
+            self._said.wait_for(lambda: bool(found()), _START_SECONDS)
+            assert found(), f"{text!r} was not said: {self.lines[since:]}"
+            return found()
 
     @property
     def pid(self) -> int:
@@ -90,3 +116,20 @@ class GatewayProcess:
             self.process.send_signal(signal.SIGCONT)
             self.end()
         evidence.keep("cli", "".join(self.lines))
+
+
+def fetch(port: int, path: str, token: str) -> tuple[int, bytes]:
+    """Status and body of a GET."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", path, headers={"authorization": f"Bearer {token}"})
+    response = connection.getresponse()
+    answer = response.status, response.read()
+    connection.close()
+    return answer
+
+
+def free_ports() -> list[int]:
+    """For the listeners, in their order."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        return [each.getsockname()[1] for each in sockets]

@@ -13,7 +13,8 @@ from tests.support import evidence
 from tests.support.client_commands import run_client
 from tests.support.processes import POINTSMAN, run_to_end
 
-_READY = re.compile(r"pointsman: ready .*grpc=(\S+)")
+_READY = re.compile(r"pointsman: ready ")
+_PLACE = re.compile(r"(\w+)=(\S+):(\d+)")
 _LISTENERS = ("--listen-data", "--listen-control", "--listen-grpc")
 
 
@@ -27,8 +28,10 @@ class OperatedGateway:
         assert process.stderr is not None
         for line in process.stderr:
             self.lines.append(line)
-            if match := _READY.search(line):
-                self.url = f"http://{match[1]}"
+            if _READY.search(line):
+                self.ports = {name: int(port) for name, _, port in _PLACE.findall(line)}
+                self.url = f"http://127.0.0.1:{self.ports['grpc']}"
+                self.data = f"127.0.0.1:{self.ports['data']}"
                 break
         else:
             raise AssertionError(f"the gateway did not start: {self.lines}")
@@ -59,16 +62,18 @@ class OperatedGateway:
 
 
 @contextlib.contextmanager
-def operated_gateway(directory: Path) -> Iterator[OperatedGateway]:
+def operated_gateway(directory: Path, *options: str) -> Iterator[OperatedGateway]:
     """Start one with its data in `directory`, and stop it."""
     listeners = [word for option in _LISTENERS for word in (option, "127.0.0.1:0")]
-    command = [POINTSMAN, "gateway", "--data-dir", str(directory), *listeners]
+    command = [POINTSMAN, "gateway", "--data-dir", str(directory), *listeners, *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    running = None
     try:
         running = OperatedGateway(process, directory)
         yield running
     finally:
-        if process.poll() is None:
+        if running is not None and process.poll() is None:
             running.stop()
+        process.wait(30)
         if process.stderr is not None:
             process.stderr.close()

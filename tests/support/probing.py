@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
+from pointsman.core.candidate import Candidate
 from pointsman.core.control_errors import NotPossibleNow
 from pointsman.core.profiles import profile_for
 from pointsman.core.route import ValidatedEndpoint
@@ -35,21 +36,21 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         return runner.run(watched())
 
 
-def resolved(url: str, kind: str = "openai", **changes: Any) -> ResolvedRoute:
+def resolved(url: str, kind: str = "openai", **changes: Any) -> Candidate:
     profile = profile_for(kind)
     assert profile is not None
     route = ResolvedRoute("inference.local", url, profile.protocols, Secret(KEY), "gpt-x", kind, 0)
-    return replace(route, **changes)
+    return replace(route, **changes).candidate()
 
 
-async def verified(route: ResolvedRoute, limits: ProbeLimits = DEFAULT) -> tuple[ValidatedEndpoint, ...]:
-    return await Prober(limits).verify(route, "prod")
+async def verified(candidate: Candidate, limits: ProbeLimits = DEFAULT) -> tuple[ValidatedEndpoint, ...]:
+    return await Prober(limits).verify(candidate, "prod")
 
 
-async def refused(route: ResolvedRoute, limits: ProbeLimits = DEFAULT) -> str:
+async def refused(candidate: Candidate, limits: ProbeLimits = DEFAULT) -> str:
     """What the operator is told."""
     with pytest.raises(NotPossibleNow) as raised:
-        await verified(route, limits)
+        await verified(candidate, limits)
     assert raised.value.code == "FAILED_PRECONDITION"
     text = raised.value.text
     evidence.keep("log", text)

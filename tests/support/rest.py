@@ -57,6 +57,34 @@ class Pieces(list[bytes]):
     """A body that goes out chunked."""
 
 
+def asked_over_http(
+    port: int,
+    method: str,
+    path: str,
+    body: object = None,
+    headers: Mapping[str, str] = BEARER,
+    context: ssl.SSLContext | None = None,
+) -> Answer:
+    """One request to a control listener on this machine."""
+    if context is None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    else:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+    fields = dict(headers)
+    raw: bytes | Pieces | None = None
+    if body is not None:
+        raw = body if isinstance(body, bytes | Pieces) else json.dumps(body).encode()
+        fields.setdefault("content-type", "application/json")
+    try:
+        connection.request(method, path, raw, fields)
+        response = connection.getresponse()
+        answer = Answer(response.status, response.headers, response.read())
+    finally:
+        connection.close()
+    evidence.keep("client", answer.body)
+    return answer
+
+
 class RunningApi:
     """The server, on the control plane's loop."""
 
@@ -96,23 +124,7 @@ class RunningApi:
         context: ssl.SSLContext | None = None,
     ) -> Answer:
         """One request on a connection of its own; bytes go out as they are, anything else as JSON."""
-        if context is None:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        else:
-            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
-        fields = dict(headers)
-        raw: bytes | Pieces | None = None
-        if body is not None:
-            raw = body if isinstance(body, bytes | Pieces) else json.dumps(body).encode()
-            fields.setdefault("content-type", "application/json")
-        try:
-            connection.request(method, path, raw, fields)
-            response = connection.getresponse()
-            answer = Answer(response.status, response.headers, response.read())
-        finally:
-            connection.close()
-        evidence.keep("client", answer.body)
-        return answer
+        return asked_over_http(self.port, method, path, body, headers, context)
 
     def raw(self, data: bytes, until: bytes = b"") -> bytes:
         """Bytes on a connection of their own, and what comes back: to the end, or up to `until`."""

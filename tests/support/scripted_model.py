@@ -9,9 +9,9 @@ import http.server
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from types import TracebackType
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from tests.support import dialects
@@ -52,7 +52,16 @@ class Asked:
         return found
 
 
-Decide = Callable[[Asked], Reply]
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A status that is no answer."""
+
+    status: int
+    body: dict[str, Any]
+    fields: dict[str, str] = field(default_factory=dict)
+
+
+Decide = Callable[[Asked], Reply | Failure]
 _DIALECTS: dict[str, tuple[Callable[[Reply], dict[str, Any]], Callable[[Reply], Iterable[Event]]]] = {
     "/v1/chat/completions": (dialects.chat_answer, dialects.chat_events),
     "/v1/responses": (dialects.responses_answer, dialects.responses_events),
@@ -86,7 +95,9 @@ class _Connection(http.server.BaseHTTPRequestHandler):
         elif asked.path in _DIALECTS:
             whole, events = _DIALECTS[asked.path]
             reply = self.server.decide(asked)
-            if body.get("stream"):
+            if isinstance(reply, Failure):
+                self._json(reply.status, reply.body, reply.fields)
+            elif body.get("stream"):
                 cut_at = reply.text if isinstance(reply, Cut) else ""
                 self._stream(events(reply), cut_at=cut_at, done=asked.path == "/v1/chat/completions")
             else:
@@ -94,9 +105,11 @@ class _Connection(http.server.BaseHTTPRequestHandler):
         else:
             self._json(404, {"error": {"message": f"no such path: {asked.path}", "type": "not_found_error"}})
 
-    def _json(self, status: int, value: dict[str, Any]) -> None:
+    def _json(self, status: int, value: dict[str, Any], fields: Mapping[str, str] = MappingProxyType({})) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
+        for name, text in fields.items():
+            self.send_header(name, text)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -148,6 +161,11 @@ class ScriptedModel:
     def requests(self) -> list[Asked]:
         """What it was asked, oldest first."""
         return self._server.requests
+
+    @property
+    def calls(self) -> list[Asked]:
+        """Those that had a body: not the looks at whether it is there, which a gateway takes when it likes."""
+        return [each for each in self.requests if each.method == "POST"]
 
     def __enter__(self) -> "ScriptedModel":
         self._thread.start()

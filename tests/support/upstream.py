@@ -104,7 +104,8 @@ class Upstream:
         port = self._listener.getsockname()[1]
         self.url = f"{'https' if context else 'http'}://{'localhost' if context else '127.0.0.1'}:{port}/v1"
 
-    def accept(self) -> UpstreamPeer:
+    def accept(self, seconds: float = 10) -> UpstreamPeer:
+        self._listener.settimeout(seconds)
         sock, _ = self._listener.accept()
         sock.settimeout(10)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -5,7 +5,7 @@ from typing import Any
 
 from pointsman.cli.table import table
 from pointsman.config.gateway_records import FileRecords
-from pointsman.core.provider import REDACTED, Provider
+from pointsman.core.provider import KEY_FILE, REDACTED, Provider
 from pointsman.core.route import Route
 
 
@@ -40,7 +40,7 @@ def records_as_json(records: FileRecords) -> dict[str, Any]:
                 "candidates": [{"provider": c.provider_name, "model": c.model or None} for c in each.candidates],
                 "strategy": each.strategy,
                 "fallback": each.fallback or None,
-                "timeout_seconds": each.timeout_seconds,
+                "request_timeout_seconds": each.request_timeout_seconds,
             }
             for each in records.routes
         ],
@@ -48,7 +48,7 @@ def records_as_json(records: FileRecords) -> dict[str, Any]:
 
 
 def _key(provider: Provider) -> str:
-    return provider.config.get("KEY_FILE", "none")
+    return provider.config.get(KEY_FILE, "none")
 
 
 def _members(route: Route) -> str:

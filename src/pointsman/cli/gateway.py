@@ -1,6 +1,7 @@
 """`pointsman gateway`: the control plane and the data listener, in one process."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -12,8 +13,9 @@ from pointsman.cli.file_records import records_as_json, records_as_text
 from pointsman.cli.table import table
 from pointsman.config.gateway_records import FileRecords
 from pointsman.config.problems import SettingsError
+from pointsman.config.reload import Loaded, Source, load
 from pointsman.config.setting_keys import KEYS, SettingKey
-from pointsman.config.settings import Settings, load_settings
+from pointsman.config.settings import Settings
 from pointsman.core.control_errors import ControlError
 from pointsman.proxy.memory import keep_memory_private
 
@@ -27,11 +29,13 @@ _HELP = {
     "key_file": ("FILE", "Key of the credentials at rest. Made at first start."),
     "auth.grpc": ("token|none", "none asks nobody for a token; on loopback only."),
     "auth.data": ("auto|keys|none", "Whether clients of models need a key; auto: not on loopback."),
+    "auth.metrics": ("token|none", "none asks nobody for a token at /metrics."),
     "public_data_url": ("URL", "The data listener as sandboxes on other machines reach it."),
     "secrets_dir": ("DIR", "Where the files with the keys of providers are."),
     "default_route": ("NAME", "Where a model name leads that names no route."),
     "operation_log.dir": ("DIR", "Where the daily files of requests are."),
     "operation_log.keep_days": ("N", "Days that they are kept."),
+    "usage_keep_days": ("N", "Days that the database keeps a row for each request."),
     "tls.cert": ("FILE", "Certificate of all three listeners, PEM."),
     "tls.key": ("FILE", "Its private key."),
     "tls.client_ca": ("FILE", "Whoever connects must show a certificate that this one signed."),
@@ -54,7 +58,11 @@ def _parameter(key: SettingKey) -> str:
 @click.command()
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings (YAML).")
 @_setting_options
-@click.option("--allow-degraded", is_flag=True, help="Start though a local model's file is missing.")
+@click.option(
+    "--allow-degraded",
+    is_flag=True,
+    help="Start though a local model's file is missing or a final fallback's server is away.",
+)
 @click.option("--check", is_flag=True, help="Read the settings, print them without secrets, start nothing.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), help="How --check prints.")
 def gateway(config: Path | None, allow_degraded: bool, check: bool, output: str | None, **options: str | None) -> None:
@@ -70,37 +78,41 @@ def gateway(config: Path | None, allow_degraded: bool, check: bool, output: str 
     --config names; the first of them that gives a key wins. Without --config no file is read. A file whose name ends
     in .json is InferRouter's appsettings.json. See docs/reference/gateway-configuration.md.
 
+    SIGHUP lets it read the file again, and so does a change of it; a file that is wrong changes nothing.
+
     It says 'pointsman: ready data=HOST:PORT control=HOST:PORT grpc=HOST:PORT' on standard error when it listens, and
     exits with 1 when it cannot start.
     """
     if output and not check:
         raise click.UsageError("-o belongs to --check")
     given = {key.path: text for key in KEYS if (text := options[_parameter(key)]) is not None}
+    source = Source(config, dict(os.environ), given, allow_degraded)
     if check:
-        sys.exit(_check(config, given, output or "text", allow_degraded))
+        sys.exit(_check(source, output or "text"))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # one that comes before the loop is there asks for what happens anyway
     try:
         keep_memory_private()  # before the first secret is in it
-        settings = load_settings(config, os.environ, given, allow_degraded=allow_degraded)
+        loaded = load(source)
     except (SettingsError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    for warning in settings.warnings:
+    for warning in loaded.settings.warnings:
         click.echo(f"pointsman: warning: {warning}", err=True)
-    sys.exit(_run(settings))
+    sys.exit(_run(loaded))
 
 
-def _run(settings: Settings) -> int:
+def _run(loaded: Loaded) -> int:
     from pointsman.gateway.cannot_start import CannotStart
     from pointsman.proxy.process import run
 
     run_gateway = _import_gateway()
     os.umask(0o077)  # what it makes is for its user alone, also in a directory that others may read
     try:
-        return run(run_gateway(settings))
+        return run(run_gateway(loaded))
     except (CannotStart, ControlError, OSError) as error:
         raise click.ClickException(str(error)) from None
 
 
-def _import_gateway() -> Callable[[Settings], Coroutine[Any, Any, int]]:
+def _import_gateway() -> Callable[[Loaded], Coroutine[Any, Any, int]]:
     try:
         from pointsman.gateway.app import run_gateway
     except ModuleNotFoundError as error:
@@ -116,10 +128,10 @@ def _import_gateway() -> Callable[[Settings], Coroutine[Any, Any, int]]:
 # --check
 
 
-def _check(config: Path | None, given: dict[str, str], output: str, allow_degraded: bool) -> int:
+def _check(source: Source, output: str) -> int:
     settings, error = None, None
     try:
-        settings = load_settings(config, os.environ, given, allow_degraded=allow_degraded)
+        settings = source.load()
     except SettingsError as found:
         error = found
     if output == "json":

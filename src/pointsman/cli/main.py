@@ -7,6 +7,7 @@ import click
 from pointsman.cli.account import account
 from pointsman.cli.commands import Commands
 from pointsman.cli.doctor import doctor
+from pointsman.cli.explain import explain
 from pointsman.cli.gateway import gateway
 from pointsman.cli.inference import inference
 from pointsman.cli.key import key
@@ -46,6 +47,7 @@ def cli() -> None:
 
 
 cli.add_command(doctor)
+cli.add_command(explain)
 cli.add_command(gateway)
 cli.add_command(sandbox)
 cli.add_command(account)

@@ -14,6 +14,7 @@ from pointsman.cli.credential_flags import NotThere, WrongFlag, discover, read_c
 from pointsman.cli.record_warnings import record_warnings
 from pointsman.cli.records import provider_json, provider_lines, provider_rows
 from pointsman.cli.show import output_option, show, show_json, show_lines, told
+from pointsman.core.profiles import LOCAL_GGUF
 from pointsman.core.provider import LONGEST_VALUE
 from pointsman.core.secret import Secret
 
@@ -88,7 +89,8 @@ def provider() -> None:
     "type_",
     required=True,
     metavar="TYPE",
-    help="openai, anthropic, nvidia, or openai_compatible with --config OPENAI_BASE_URL=URL.",
+    help="openai, anthropic, nvidia, openai_compatible with --config OPENAI_BASE_URL=URL, or local_gguf, for chains, "
+    "with --config MODEL_PATH=FILE.",
 )
 @_value_options
 @output_option
@@ -102,10 +104,12 @@ def create(access: Access, name: str, type_: str, values: _Values, output: str) 
       pointsman provider create --name claude --type anthropic --credential ANTHROPIC_API_KEY
       pass show groq | pointsman provider create --name groq --type openai_compatible \\
         --credential OPENAI_API_KEY=- --config OPENAI_BASE_URL=https://api.groq.com/openai/v1
+      pointsman provider create --name local --type local_gguf --config MODEL_PATH=/models/small.gguf
     """
     from pointsman.rpc.gen import openshell_pb2
 
-    if not values.from_existing and not values.credentials:
+    keyless = type_.strip().lower() == LOCAL_GGUF
+    if not values.from_existing and not values.credentials and not keyless:
         raise click.UsageError("no credential; give --from-existing or --credential KEY")
     credentials, config = _read(values, lambda: type_, may_delete=False)
     if values.from_existing and (unused := unused_base_url(type_, os.environ, config)):

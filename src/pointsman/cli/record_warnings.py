@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from pointsman.config.wording import nearest, shown
 from pointsman.core.endpoint import Endpoint, parse_endpoint
-from pointsman.core.profiles import ProviderProfile, known_provider_types, profile_for
+from pointsman.core.profiles import LOCAL_GGUF, ProviderProfile, known_provider_types, profile_for
 
 _OPERATIONS = ("/chat/completions", "/completions", "/messages", "/responses", "/embeddings", "/models")
 """Paths of single requests, the longest first where one ends in another."""
@@ -16,6 +16,8 @@ _EXAMPLE = "http://host:port/v1"
 
 def record_warnings(name: str, provider_type: str, config: Mapping[str, str]) -> list[str]:
     """A line each, with the next step."""
+    if provider_type.strip().lower() == LOCAL_GGUF:
+        return _model_file(name, config)
     profile = profile_for(provider_type)
     if profile is None:
         return [_unknown_type(provider_type)]
@@ -30,6 +32,14 @@ def record_warnings(name: str, provider_type: str, config: Mapping[str, str]) ->
             f"'pointsman provider update {name} --config {key}=URL' ({_EXAMPLE})"
         )
     return [warning for warning in found if warning]
+
+
+def _model_file(name: str, config: Mapping[str, str]) -> list[str]:
+    path = config.get("MODEL_PATH", "").strip()
+    if path.startswith("/"):
+        return []
+    said = "its MODEL_PATH is relative, to nobody knows what" if path else "it names no model file"
+    return [f"{said}; set it with 'pointsman provider update {name} --config MODEL_PATH=/models/small.gguf'"]
 
 
 def _unknown_type(provider_type: str) -> str:

@@ -65,20 +65,12 @@ def _row(route: CheckedRoute) -> Sequence[str]:
     return (
         str(route.line),
         candidate.route,
-        _endpoint(route),
+        candidate.endpoint.told,
         candidate.model,
         ",".join(candidate.protocols),
         route.key_source or "-",
         f"{candidate.timeout_seconds:g} s" if candidate.timeout_seconds else "default",
     )
-
-
-def _endpoint(route: CheckedRoute) -> str:
-    """Where it is, without the path, which may hold what is nobody's business: scheme and host are enough to see."""
-    endpoint = route.candidate.endpoint
-    if endpoint.scheme == "gguf":
-        return f"gguf://{endpoint.path}"
-    return f"{endpoint.scheme}://{endpoint.authority if endpoint.scheme != 'mock' else endpoint.host}"
 
 
 def _as_json(check: RouteFileCheck) -> dict[str, Any]:
@@ -91,7 +83,7 @@ def _as_json(check: RouteFileCheck) -> dict[str, Any]:
             {
                 "line": each.line,
                 "route": each.candidate.route,
-                "endpoint": _endpoint(each),
+                "endpoint": each.candidate.endpoint.told,
                 "model": each.candidate.model,
                 "dialects": each.candidate.protocols,
                 "key": each.key_source,

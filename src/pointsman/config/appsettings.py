@@ -34,6 +34,7 @@ _PROVIDER_KEYS = {
     "ResetTimezone": "reset_timezone",
     "ErrorCodePath": "error_code_path",
     "ErrorMappings": "error_mappings",
+    "ApiKey": "api_key",
 }
 _MAPPING_KEYS = {"HttpStatus": "http_status", "ErrorCode": "error_code", "InternalCategory": "category"}
 _ROUTE_KEYS = {"strategy": "RoutingStrategy", "fallback": "FinalFallback", "candidates": "Providers"}

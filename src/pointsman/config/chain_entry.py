@@ -71,12 +71,14 @@ def read_chain(entry: FileEntry, providers: Providers, *, forwards_model: bool =
         name,
         "",
         "",
-        timeout,
         version=1,
         kind=CHAIN,
         candidates=tuple(candidates),
         strategy=strategy,
         fallback=fallback,
+        request_timeout_seconds=timeout,
+        forwards_model=forwards_model,
+        from_file=True,
     )
 
 

@@ -19,7 +19,7 @@ from pointsman.config.text_file import Unreadable, open_regular
 from pointsman.config.yaml_positions import NOTHING, Mapping, Node, Sequence
 from pointsman.core.endpoint import parse_endpoint
 from pointsman.core.profiles import LOCAL_GGUF, profile_for
-from pointsman.core.provider import Provider
+from pointsman.core.provider import KEY_FILE, Provider
 from pointsman.core.route import Route
 from pointsman.core.secret import Secret
 
@@ -38,8 +38,6 @@ class FileRecords:
     """Chains of the default account."""
     warnings: tuple[str, ...] = ()
     """Lines `FILE:LINE: what; next step`, for the caller to print."""
-    forwards_model: bool = False
-    """Whether the chains send the client's model name (`HideModels: false` of an appsettings.json)."""
     stats_on_data: bool = False
     """Whether `/stats/*` is on the data listener too, as InferRouter's clients expect it."""
 
@@ -88,11 +86,10 @@ def read_records(nodes: RecordNodes) -> tuple[FileRecords, tuple[Problem, ...]]:
         if each is not None and each.record.type == LOCAL_GGUF:
             _check_model_file(each, nodes.around.allow_degraded)
     known = {name: _keyless(each) for name, each in providers.items()}
-    forwards = nodes.around.forwards_model
     routes = _unique(
         "route",
         _entries(nodes, "route", nodes.routes, findings),
-        lambda each: read_chain(each, known, forwards_model=forwards),
+        lambda each: read_chain(each, known, forwards_model=nodes.around.forwards_model),
         findings,
     )
     warnings = tuple(each.describe(nodes.place) for each in sorted(set(findings.warnings)))
@@ -100,7 +97,6 @@ def read_records(nodes: RecordNodes) -> tuple[FileRecords, tuple[Problem, ...]]:
         tuple(each.record for each in known.values() if each is not None),
         tuple(each for each in routes.values() if each is not None),
         warnings,
-        forwards_model=forwards,
         stats_on_data=nodes.stats_on_data,
     )
     return records, tuple(sorted(set(findings.problems)))
@@ -168,14 +164,13 @@ def _keyless(provider: ProviderEntry | None) -> ProviderEntry | None:
         return provider
     record, entry = provider.record, provider.entry
     url = record.config.get(profile.base_url_config_keys[0], "")
-    if "KEY_FILE" not in record.config or not url or parse_endpoint(url).scheme != "http":
+    if KEY_FILE not in record.config or not url or parse_endpoint(url).scheme != "http":
         return provider
-    path = record.config["KEY_FILE"]
+    path = record.config[KEY_FILE]
     if os.path.lexists(path):
         return provider
-    entry.warn(
-        "base_url", f"there is no {path}, so that it is asked without a key", "add api_key: none if that is meant"
-    )
-    config = {key: value for key, value in record.config.items() if key != "KEY_FILE"}
+    next_step = f"add {entry.spelling('api_key')}: none if that is meant"
+    entry.warn("base_url", f"there is no {path}, so that it is asked without a key", next_step)
+    config = {key: value for key, value in record.config.items() if key != KEY_FILE}
     credentials = {profile.credential_key_names[0]: Secret("none")}
     return ProviderEntry(replace(record, credentials=credentials, config=config), entry)

@@ -19,7 +19,7 @@ from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.attempts import ErrorCategory
 from pointsman.core.endpoint import Endpoint, parse_endpoint
 from pointsman.core.profiles import LOCAL_GGUF, known_provider_types, profile_for
-from pointsman.core.provider import LONGEST_VALUE, Provider
+from pointsman.core.provider import KEY_FILE, LONGEST_VALUE, Provider
 from pointsman.core.quota import DEFAULT_ZONE
 from pointsman.core.reach import refused_address
 from pointsman.core.route import LONGEST_MODEL
@@ -112,7 +112,8 @@ def read_provider(entry: FileEntry, around: Surroundings) -> ProviderEntry | Non
         return None
     config = {key: value for key, value in config.items() if value}
     identity = str(uuid.uuid5(_IDS, name))
-    return ProviderEntry(Provider(identity, DEFAULT_ACCOUNT, name, kind, credentials, config, 0.0, 0.0), entry)
+    record = Provider(identity, DEFAULT_ACCOUNT, name, kind, credentials, config, 0.0, 0.0, from_file=True)
+    return ProviderEntry(record, entry)
 
 
 def _type(entry: FileEntry) -> str:
@@ -235,5 +236,5 @@ def _keys(entry: FileEntry, name: str, kind: str, config: dict[str, str], around
         return {}
     if "api_key" in entry:
         return {profile.credential_key_names[0]: Secret("none")}
-    config["KEY_FILE"] = str(secret_path(name, around.secrets_dir, around.environ))
+    config[KEY_FILE] = str(secret_path(name, around.secrets_dir, around.environ))
     return {}

@@ -7,7 +7,12 @@ PREFIX = "POINTSMAN_"
 """Of the environment variables."""
 
 
-_OPTIONS = {"auth.grpc": "--grpc-auth", "auth.data": "--data-auth", "tls.client_ca": "--client-ca"}
+_OPTIONS = {
+    "auth.grpc": "--grpc-auth",
+    "auth.data": "--data-auth",
+    "auth.metrics": "--metrics-auth",
+    "tls.client_ca": "--client-ca",
+}
 """Of keys whose option is not spelt as they are."""
 
 
@@ -44,7 +49,7 @@ KEYS = (
     SettingKey(
         "listen.data",
         "127.0.0.1:8780",
-        "Listener for clients of models. This version serves `GET /health` there.",
+        "Listener for clients of models.",
         "0.0.0.0:8780",
     ),
     SettingKey("listen.control", "127.0.0.1:8781", "Listener of the REST interface.", "127.0.0.1:0"),
@@ -81,6 +86,13 @@ KEYS = (
         "keys",
     ),
     SettingKey(
+        "auth.metrics",
+        "`token`",
+        "`token`: whoever reads `/metrics` carries the admin's. `none`: nobody is asked there, for a scraper without a "
+        "token; names of accounts, routes and providers are then for all who reach `listen.control`.",
+        "none",
+    ),
+    SettingKey(
         "public_data_url",
         "none",
         "Base URL of the data listener as sandboxes on other machines reach it, with `/v1` at its end.",
@@ -105,6 +117,13 @@ KEYS = (
         "/var/log/pointsman",
     ),
     SettingKey("operation_log.keep_days", "30", "Days that they are kept, from 1 to 3650.", "30", is_number=True),
+    SettingKey(
+        "usage_keep_days",
+        "400",
+        "Days that the database keeps a row for each request, from 1 to 3650.",
+        "400",
+        is_number=True,
+    ),
     SettingKey(
         "tls.cert",
         "no TLS",

@@ -29,6 +29,7 @@ _KEY_FILE = "credentials.key"
 _OPERATIONS = "operations"
 _SECRETS = Path("/run/secrets")  # where Docker mounts them
 _KEEP_DAYS = 30
+_USAGE_KEEP_DAYS = 400  # a year, and the month that is compared with last year's
 _LONGEST_KEPT = 3650
 _LISTENERS = ("listen.data", "listen.control", "listen.grpc")
 
@@ -52,6 +53,8 @@ class AuthSettings:
     grpc: Literal["token", "none"] = "token"
     data: Literal["auto", "keys", "none"] = "auto"
     """`auto`: `none` while the data listener is on loopback, else `keys`."""
+    metrics: Literal["token", "none"] = "token"
+    """Of `/metrics` on the control listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ class Settings:
     """Without a slash at its end; empty when nobody said."""
     default_route: str = ""
     """Empty for none."""
+    usage_keep_days: int = _USAGE_KEEP_DAYS
+    """Days that usage rows stay."""
     records: FileRecords = field(default_factory=FileRecords)
     """What the file defines besides."""
     warnings: tuple[str, ...] = ()
@@ -99,11 +104,13 @@ class Settings:
             "key_file": str(self.key_file),
             "auth.grpc": self.auth.grpc,
             "auth.data": self.auth.data,
+            "auth.metrics": self.auth.metrics,
             "public_data_url": self.public_data_url,
             "secrets_dir": str(self.secrets_dir),
             "default_route": self.default_route,
             "operation_log.dir": str(self.operation_log.dir),
             "operation_log.keep_days": str(self.operation_log.keep_days),
+            "usage_keep_days": str(self.usage_keep_days),
             "tls.cert": str(tls.cert) if tls else "",
             "tls.key": str(tls.key) if tls else "",
             "tls.client_ca": str(tls.client_ca or "") if tls else "",
@@ -172,10 +179,14 @@ class _Reader:
             key_file,
             auth,
             tls,
-            OperationLogSettings(self._path("operation_log.dir") or data_dir / _OPERATIONS, self._keep_days()),
+            OperationLogSettings(
+                self._path("operation_log.dir") or data_dir / _OPERATIONS,
+                self._days("operation_log.keep_days", _KEEP_DAYS),
+            ),
             secrets_dir=self._path("secrets_dir") or _SECRETS,
             public_data_url=self._public_data_url(),
             default_route=self._default_route(),
+            usage_keep_days=self._days("usage_keep_days", _USAGE_KEEP_DAYS),
             warnings=tuple(self._warnings),
             sources=tuple((key.path, self._source(key.path)) for key in KEYS),
         )
@@ -237,18 +248,28 @@ class _Reader:
                 self._complaints.about(
                     self._given["auth.data"], "auth.data is neither auto, keys nor none", "write auto"
                 )
-        return AuthSettings(grpc, data)
+        return AuthSettings(grpc, data, self._metrics_auth())
 
-    def _keep_days(self) -> int:
-        text = self._text("operation_log.keep_days")
+    def _metrics_auth(self) -> Literal["token", "none"]:
+        match self._text("auth.metrics"):
+            case None | "token":
+                return "token"
+            case "none":
+                return "none"
+            case _:
+                given = self._given["auth.metrics"]
+                self._complaints.about(given, "auth.metrics is neither token nor none", "write token")
+                return "token"
+
+    def _days(self, key: str, default: int) -> int:
+        text = self._text(key)
         if text is None:
-            return _KEEP_DAYS
+            return default
         if text.isascii() and text.isdecimal() and len(text) <= 4 and 1 <= int(text) <= _LONGEST_KEPT:
             return int(text)
-        given = self._given["operation_log.keep_days"]
-        reason = f"operation_log.keep_days is no whole number from 1 to {_LONGEST_KEPT}"
-        self._complaints.about(given, reason, f"write days, as in {_KEEP_DAYS}")
-        return _KEEP_DAYS
+        reason = f"{key} is no whole number from 1 to {_LONGEST_KEPT}"
+        self._complaints.about(self._given[key], reason, f"write days, as in {default}")
+        return default
 
     def _default_route(self) -> str:
         text = self._text("default_route")

@@ -31,7 +31,7 @@ class ErrorMapping:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One provider of a chain, or its fallback."""
+    """One provider of a chain, or its fallback; also that of a direct route whose key is in a file."""
 
     provider: str
     """The record's name."""
@@ -43,6 +43,15 @@ class Member:
     """Dotted path into an error's JSON body."""
     key_file: str = ""
     """Where the candidate's key is read for every attempt; empty when the candidate carries it, or needs none."""
+
+    @property
+    def route(self) -> str:
+        """The name that it is reached by."""
+        return self.candidate.route
+
+    def speaks(self, protocol: str) -> bool:
+        """Whether it can be asked in a dialect."""
+        return self.candidate.speaks(protocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +71,12 @@ class Chain:
 
     def speaks(self, protocol: str) -> bool:
         """Whether any member, or the fallback, can be asked in a dialect."""
-        if any(member.candidate.speaks(protocol) for member in self.members):
-            return True
-        return self.fallback is not None and self.fallback.candidate.speaks(protocol)
+        return any(member.speaks(protocol) for member in self.all_members)
+
+    @property
+    def all_members(self) -> tuple[Member, ...]:
+        """Whom it may ask, the fallback last."""
+        return self.members if self.fallback is None else (*self.members, self.fallback)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +85,8 @@ class Skipped:
 
     provider: str
     reason: str
-    """`quota_daily`, `quota_minute`, `exhausted`, `no_weight`, `dialect`, `auth_error` or `uncounted`."""
+    """`quota_daily`, `quota_minute`, `exhausted`, `no_weight`, `dialect`, `uncounted`, `no_model`, or the
+    `ErrorCategory` that an attempt ended in."""
     until: float = 0.0
     """Seconds since the epoch when it may be tried again; 0 when nobody knows."""
 

@@ -29,6 +29,8 @@ class Candidate:
 
     ca_bundle: str = ""
     """Path of the only certificates its TLS is verified against; empty for the system's store."""
+    provider: str = ""
+    """The record it was made of, by name; empty where there are no records, in bundles and route files."""
 
     def speaks(self, protocol: str) -> bool:
         """Whether it can be asked in a dialect."""

@@ -46,6 +46,15 @@ class NotPossibleNow(ControlError):
     http_status = 409
 
 
+class DefinedInFile(NotPossibleNow):
+    """The record is the configuration file's."""
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(
+            f"{what} {name} is defined in the gateway's configuration file; change it there, or choose another name"
+        )
+
+
 class Unauthenticated(ControlError):
     """No token, or none that is valid."""
 

@@ -36,6 +36,13 @@ class Endpoint:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
 
+    @property
+    def told(self) -> str:
+        """Without the path, which may hold what is nobody's business: scheme and host are enough to see."""
+        if self.scheme == "gguf":
+            return f"gguf://{self.path}"
+        return f"{self.scheme}://{self.authority if self.scheme != 'mock' else self.host}"
+
 
 def parse_endpoint(text: str) -> Endpoint:
     """Take a base URL apart.

@@ -29,6 +29,8 @@ class RouterError(Exception):
     status: ClassVar[int] = 502
     text: ClassVar[str] = "inference service error"
     hint: ClassVar[str] = ""
+    reason: ClassVar[str] = ""
+    """The word of the logs, where it is not the name of the class."""
 
     def __init__(self, detail: str = "") -> None:
         super().__init__(detail or self.text)

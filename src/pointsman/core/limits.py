@@ -43,6 +43,9 @@ class Limits:
     interim_responses: int = 100  # 1xx before the final head: 502
     chunk_idle_seconds: float = 120.0  # between two pieces of a response body: truncation
     response_body_bytes: int = 32 * MIB  # exactly this much passes, more is truncated
+    first_event_bytes: int = 16 * KIB  # of a chain's event stream, before its first event has ended: it is committed to
+    error_body_bytes: int = 64 * KIB  # of a mapped error (ours): its code is not looked for, the status speaks alone
+    error_body_seconds: float = 5.0  # for the body of a mapped error (ours): what has come by then is all of it
     buffered_seconds: float = 60.0  # whole call of system_inference when the route sets no timeout: 503
     client_stall_seconds: float = 120.0  # client takes no byte: connection aborted
     event_tail_bytes: int = 64 * KIB  # an incomplete event held back; beyond it the event is relayed raw
@@ -53,6 +56,10 @@ class Limits:
     bundle_bytes: int = 4 * MIB  # of one answer: the routes in force stay (gRPC's own default)
     bundle_routes: int = 256  # in one answer, of all names: the routes in force stay
     bundle_fetch_seconds: float = 4.0  # for one answer: the routes in force stay; below the time between two polls
+
+    models_seconds: float = 5.0  # for a provider's list of models (InferRouter): what the records say is listed
+    models_bytes: int = MIB  # of such a list (ours): as above
+    models_kept_seconds: float = 30.0  # such a list is kept so long for whoever asks (ours)
 
     sweep_seconds: float = 1.0  # resolution of all of the deadlines above
 

@@ -34,12 +34,35 @@ class NoSuchModel(ListenerError):
     code = "model_not_found"
 
 
+class NoModel(ListenerError):
+    """The route sends on the client's model name, and there is none that can be sent."""
+
+    text = "the request names no model"
+    code = "missing_required_parameter"
+
+
 class InvalidKey(ListenerError):
     """No key, or none that is valid."""
 
     status = 401
     text = "invalid key"
     code = "invalid_api_key"
+
+
+class ModelNotAuthorized(ListenerError):
+    """The route exists, and this key or token may not use it."""
+
+    status = 403
+    text = "the key may not use this model"
+    code = "model_not_authorized"
+
+
+class LoopDetected(ListenerError):
+    """The request has been through this gateway before: a provider's base URL leads back to it."""
+
+    status = 508
+    text = "loop detected"
+    code = "loop_detected"
 
 
 class NoProviderAvailable(RouterError):
@@ -49,8 +72,9 @@ class NoProviderAvailable(RouterError):
     text = "no provider available"
     code = "no_provider_available"
     told = "no provider of this model can answer at present; try again later"
+    reason = "exhausted"
 
-    def __init__(self, retry_after_seconds: float | None) -> None:
-        super().__init__()
+    def __init__(self, retry_after_seconds: float | None, detail: str = "") -> None:
+        super().__init__(detail)
         self.retry_after_seconds = retry_after_seconds
         """When the first of them may be tried again; None when nobody knows."""

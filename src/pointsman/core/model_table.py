@@ -1,14 +1,15 @@
 """What the names that clients put into `model` lead to, at one moment."""
 
+import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from pointsman.core.attempts import Chain
+from pointsman.core.attempts import Chain, Member
+from pointsman.core.caller import Caller
 from pointsman.core.candidate import Candidate
-from pointsman.core.data_key import DataKey
 
-Target = Candidate | Chain
-"""A direct route's one candidate, or a chain."""
+Target = Candidate | Member | Chain
+"""A direct route's one candidate, the same with a key that is read from a file for each request, or a chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,22 +21,47 @@ class ModelTable:
     default: str = ""
     """The route of every other name; empty for none."""
 
+    barred: Mapping[str, Target] = field(default_factory=dict)
+    """The account's other routes, which whoever has this table may not use."""
+
     def find(self, model: str | None) -> Target | None:
-        """Where a model leads, None for nowhere."""
-        found = self.targets.get(model) if model is not None else None
-        return found or self.targets.get(self.default)
+        """Where a model leads, None for nowhere. What is barred does not lead to the default either."""
+        if model is not None:
+            found = self.targets.get(model)
+            if found is not None:
+                return found
+            if model in self.barred:
+                return None
+        return self.targets.get(self.default)
 
     def speaks(self, protocol: str) -> bool:
-        """Whether anything here can be asked in a dialect."""
-        return any(target.speaks(protocol) for target in self.targets.values())
+        """Whether anything of the account can be asked in a dialect: a path does not tell who may use it."""
+        return any(target.speaks(protocol) for each in (self.targets, self.barred) for target in each.values())
 
     def only(self, names: Container[str]) -> "ModelTable":
         """The same for whoever may use some routes and no other."""
         kept = {name: target for name, target in self.targets.items() if name in names}
-        return ModelTable(kept, self.default if self.default in kept else "")
+        barred = {name: target for name, target in self.targets.items() if name not in names}
+        return ModelTable(kept, self.default if self.default in kept else "", {**self.barred, **barred})
+
+    def without(self, names: Container[str]) -> "ModelTable":
+        """The same for whoever may not use some routes."""
+        return self.only([name for name in self.targets if name not in names])
 
 
 NO_MODELS = ModelTable()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one key opens, or one sandbox's token."""
+
+    caller: Caller
+    table: ModelTable
+    valid_until: float = math.inf
+    """Seconds since the epoch: when it was revoked, or expires."""
+    may_infer: bool = True
+    """Whether it has the permission to call models at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +70,5 @@ class ModelAccess:
 
     accounts: Mapping[str, ModelTable] = field(default_factory=dict)
     """By account."""
-    keys: Mapping[bytes, tuple[DataKey, ModelTable]] = field(default_factory=dict)
-    """By digest."""
+    keys: Mapping[bytes, Entry] = field(default_factory=dict)
+    """By digest; keys and sandbox tokens, revoked ones included."""

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pointsman.core.control_errors import InvalidRequest
+from pointsman.core.profiles import LOCAL_GGUF
 from pointsman.core.secret import Secret
 
+KEY_FILE = "KEY_FILE"
+"""Config entry that names the file with the key of a provider from a configuration file; no stored record has it."""
 REDACTED = "REDACTED"
 """Stands for every credential in every answer but a bundle."""
 LONGEST_NAME = 253
@@ -40,6 +43,8 @@ class Provider:
     created_at: float
     """Seconds since the epoch."""
     updated_at: float
+    from_file: bool = False
+    """Whether the gateway's configuration file defines it, so that no command changes it. Never stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,10 @@ def check_draft(draft: ProviderDraft) -> None:
         raise InvalidRequest(f"the type has {len(draft.type)} characters; at most {LONGEST_TYPE}")
     if not draft.type.isprintable():
         raise InvalidRequest("the type holds a control character; write it as openai, anthropic or nvidia")
-    if any(key.strip().upper() == "KEY_FILE" for key in draft.config):
+    if any(key.strip().upper() == KEY_FILE for key in draft.config):
         raise InvalidRequest(
-            "KEY_FILE belongs into the gateway's own configuration file: whoever sets it here could send any file that "
-            "the gateway may read to a host of theirs"
+            f"{KEY_FILE} belongs into the gateway's own configuration file: whoever sets it here could send any file "
+            "that the gateway may read to a host of theirs"
         )
     for key, secret in draft.credentials.items():
         if secret.reveal() == REDACTED:
@@ -111,7 +116,8 @@ def check_new(draft: ProviderDraft) -> None:
     check_draft(draft)
     if not draft.type.strip():
         raise InvalidRequest("provider.type is required; for example openai, anthropic, nvidia or openai_compatible")
-    if not any(value.reveal() for value in draft.credentials.values()):
+    keyless = draft.type.strip().lower() == LOCAL_GGUF
+    if not keyless and not any(value.reveal() for value in draft.credentials.values()):
         raise InvalidRequest("provider.credentials must hold at least one value; give one as KEY=VALUE")
 
 

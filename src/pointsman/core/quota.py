@@ -1,6 +1,7 @@
 """How much of a provider may be used, and what has been used of it."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 DEFAULT_ZONE = "UTC"
 
@@ -14,13 +15,17 @@ class Quota:
     reset_timezone: str = DEFAULT_ZONE
     """An IANA name: the day begins at midnight there, whether it has 23, 24 or 25 hours."""
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is anything to overrun."""
+        return self.daily_requests > 0 or self.requests_per_minute > 0
+
 
 UNLIMITED = Quota()
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaKey:
-    """Whose counters: a provider's name is its account's."""
+class QuotaKey(NamedTuple):
+    """Whose counters: a provider's name is its account's. A tuple, since every request looks by it several times."""
 
     account: str
     provider: str
@@ -48,8 +53,7 @@ class LedgerUnavailable(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(NamedTuple):
     """What was used of a quota, reservations included, as of one moment."""
 
     daily: int = 0

@@ -3,8 +3,8 @@
 Here, and in `store.quota_statements` for databases, is what a clock does to quotas that jumps:
 
 * Every date has a count of its own, so a clock that goes to another day and comes back finds what was counted there.
-* A clock set back does not unlock: the day after, when something was counted there, must have room as well. It does
-  not lock for ever either: days further ahead are not looked at.
+* A clock set back by a day does not unlock: dates that a clock can have come back from by that, when something was
+  counted there, must have room as well. It does not lock for ever either: dates further ahead are not looked at.
 * A minute that is up to `MINUTES_AHEAD` ahead (another process's clock, or a small step back) goes on being counted;
   one further ahead, or behind, is over.
 * An upstream's "exhausted until" is believed unless it was said more than `BELIEVED_AHEAD_SECONDS` in the future,
@@ -12,7 +12,7 @@ Here, and in `store.quota_statements` for databases, is what a clock does to quo
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pointsman.core.quota import Counters, Quota, QuotaKey, Reservation
 from pointsman.core.quota_window import Day, minute_of
@@ -22,8 +22,7 @@ BELIEVED_AHEAD_SECONDS = 26 * 3600.0
 """A day, the longest one, and an hour for clocks that differ."""
 
 
-@dataclass(frozen=True, slots=True)
-class DayCount:
+class DayCount(NamedTuple):
     """What was counted on one date, and in the last minute of it that something was."""
 
     daily: int
@@ -35,8 +34,7 @@ class DayCount:
         return self.minutely if minute <= self.minute <= minute + MINUTES_AHEAD else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Exhausted:
+class Exhausted(NamedTuple):
     """What an upstream said, and when."""
 
     until: float
@@ -83,8 +81,10 @@ class QuotaBook:
         page = self._pages.get(key)
         if page is None:
             return Counters()
-        count = page.days.get(day.name, _NO_COUNT)
-        return Counters(count.daily, count.in_minute(minute_of(now)), page.exhausted.end(now))
+        said = page.exhausted
+        until = 0.0 if said is _NOTHING_SAID else said.end(now)
+        count = page.days.get(day.name)
+        return Counters(0, 0, until) if count is None else Counters(count.daily, count.in_minute(minute_of(now)), until)
 
     def exhausted_until(self, key: QuotaKey, now: float) -> float:
         """0 when it is not."""
@@ -96,10 +96,9 @@ class QuotaBook:
         page = self._page(key)
         minute = minute_of(now)
         count = page.days.get(day.name, _NO_COUNT)
-        ahead = page.days.get(day.next_name, _NO_COUNT)
         used = count.in_minute(minute)
         limit = quota.daily_requests
-        if limit and (count.daily >= limit or ahead.daily >= limit):
+        if limit and any(day.name <= name <= day.ahead_name and of.daily >= limit for name, of in page.days.items()):
             return None
         if (quota.requests_per_minute and used >= quota.requests_per_minute) or page.exhausted.end(now):
             return None

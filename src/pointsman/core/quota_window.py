@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 
 MINUTE_SECONDS = 60
+_DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +18,9 @@ class Day:
 
     name: str
     """`YYYY-MM-DD`."""
-    next_name: str
-    """Of the date after it in the calendar."""
+    ahead_name: str
+    """Of the last date that a clock was at which is now 24 hours behind: the next one, or the one after that where the
+    next has 23 hours or is left out."""
     start: float
     """Its first moment, seconds since the epoch."""
     end: float
@@ -28,8 +30,8 @@ class Day:
 def day_at(zone: tzinfo, now: float) -> Day:
     """The day that `now` (seconds since the epoch) belongs to."""
     today = datetime.fromtimestamp(now, zone).date()
-    tomorrow = today + timedelta(days=1)
-    return Day(today.isoformat(), tomorrow.isoformat(), _start(zone, today, now), _end(zone, today, now))
+    end = _end(zone, today, now)
+    return Day(today.isoformat(), day_of(zone, end - 1 + _DAY_SECONDS), _start(zone, today, now), end)
 
 
 def day_of(zone: tzinfo, now: float) -> str:
@@ -65,7 +67,7 @@ def _start(zone: tzinfo, today: date, now: float) -> float:
     if start > now:
         # Midnight was jumped over by less than a day's beginning: `now` lies between the jump and where it would be.
         start = now // 1
-    return _first(zone, lambda day: day >= today, start - 86_400, start)
+    return _first(zone, lambda day: day >= today, start - _DAY_SECONDS, start)
 
 
 def _first(zone: tzinfo, is_reached: Callable[[date], bool], before: float, reached: float) -> float:

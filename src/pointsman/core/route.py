@@ -57,6 +57,10 @@ class Route:
     """Of an alias: the named route that it leads to, which is never an alias; all else of an alias is empty."""
     via_gateway: bool = False
     """Of a direct route: whether sandboxes reach it through the gateway's data listener (DESIGN D29)."""
+    forwards_model: bool = False
+    """Of a chain from a file: whether the client's model is sent, not each provider's own. Never stored."""
+    from_file: bool = False
+    """Whether the gateway's configuration file defines it, so that no command changes it. Never stored."""
 
     @property
     def provider_names(self) -> tuple[str, ...]:

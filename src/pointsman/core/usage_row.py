@@ -1,11 +1,13 @@
 """What is kept of one request that was served: who asked for what, and what it took. Never a word of it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class UsageRow:
-    """One request. Rows are added and, when they are old, removed; they are never changed."""
+class UsageRow(NamedTuple):
+    """One request. Rows are added and, when they are old, removed; they are never changed.
+
+    A tuple, since one is made per request, and drivers take it as it is. The names are the table's.
+    """
 
     account: str
     request_id: str
@@ -24,4 +26,4 @@ class UsageRow:
     attempts: int = 0
     latency_ms: float = 0.0
     key_name: str = ""
-    """The key or sandbox token it came with; empty for none."""
+    """The key or sandbox token it came with, as `Caller.shown_name` tells it; empty for none."""

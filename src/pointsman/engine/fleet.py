@@ -1,10 +1,10 @@
 """Engines by model file, so that routes to the same file share one child."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pointsman.engine.supervisor import Engine, EngineOptions
+from pointsman.engine.supervisor import Engine, EngineOptions, EngineState
 
 
 class EngineFleet:
@@ -21,6 +21,10 @@ class EngineFleet:
         if engine is None:
             engine = self._engines[model] = Engine(model, clock=self._clock, options=self._options)
         return engine
+
+    def states(self) -> Mapping[Path, EngineState]:
+        """What each that was asked for is doing."""
+        return {model: engine.state for model, engine in self._engines.items()}
 
     async def close(self) -> None:
         """End every child. Engines that were handed out answer EngineUnavailable from now on."""

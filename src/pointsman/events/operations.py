@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
-from pointsman.core.attempts import Plan
+from pointsman.core.attempts import Plan, Skipped
 from pointsman.events.printable import printable
 from pointsman.events.record import UsageSource
 from pointsman.wire.usage import TokenUsage
@@ -40,6 +39,7 @@ class Subject:
 
     def __init__(self, request_id: str, account: str, route: str) -> None:
         self.request_id = request_id
+        """Made by us, of letters, digits and hyphens."""
         self.account = account
         self.route = route
 
@@ -83,8 +83,8 @@ class EventShape:
     when: str
     fields: Mapping[str, str]
     """Name and meaning, in the order of the line."""
-    form: Callable[[Happening], dict[str, Any]]
-    """The same fields with their values."""
+    form: Callable[[Happening], str]
+    """The same fields with their values, as they stand in the line."""
 
 
 COMMON_FIELDS = {
@@ -103,8 +103,14 @@ _UNTIL = "when there is room again, RFC 3339; null when nobody knows"
 
 
 def _timestamp(seconds: float) -> str:
-    whole = int(seconds)
-    return f"{_second(whole)}.{int((seconds - whole) * 1000):03d}Z"
+    return _moment(int(seconds * 1000))
+
+
+@lru_cache(maxsize=64)
+def _moment(milliseconds: int) -> str:
+    """Of events that are written together many share one."""
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{_second(seconds)}.{rest:03d}Z"
 
 
 @lru_cache(maxsize=16)
@@ -112,101 +118,103 @@ def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _until(seconds: float) -> str | None:
+def _until(seconds: float) -> str:
     try:
-        return _timestamp(seconds) if seconds > 0 else None
+        return f'"{_timestamp(seconds)}"' if seconds > 0 else "null"
     except (ValueError, OverflowError, OSError):  # a provider's Retry-After may lie beyond any calendar
-        return None
+        return "null"
 
 
-def _tokens(happening: Happening) -> dict[str, int]:
+@lru_cache(maxsize=1024)
+def _text(name: str) -> str:
+    """A name as JSON. Names recur: of routes, accounts, providers, models and reasons."""
+    return msgspec.json.encode(printable(name)).decode()
+
+
+@lru_cache(maxsize=256)
+def _place(account: str, route: str) -> str:
+    return f'"route":{_text(route)},"account":{_text(account)}'
+
+
+def _started(happening: Happening) -> str:
+    subject = happening.subject
+    return _place(subject.account, subject.route)
+
+
+def _tokens(happening: Happening) -> str:
     tokens = happening.tokens
-    incoming, outgoing = tokens if tokens is not None else (0, 0)
-    return {"prompt_tokens": max(incoming, 0), "completion_tokens": max(outgoing, 0)}
+    if tokens is None:
+        return '"prompt_tokens":0,"completion_tokens":0'
+    incoming, outgoing = tokens
+    return f'"prompt_tokens":{max(incoming, 0)},"completion_tokens":{max(outgoing, 0)}'
 
 
-def _place(happening: Happening) -> dict[str, Any]:
-    return {"route": printable(happening.subject.route), "account": printable(happening.subject.account)}
+def _provider(happening: Happening) -> str:
+    return f'"provider":{_text(happening.provider)}'
 
 
-def _latency(happening: Happening) -> dict[str, Any]:
-    return {"latency_ms": round(happening.seconds * 1000)}
-
-
-def _provider(happening: Happening) -> dict[str, Any]:
-    return {"provider": printable(happening.provider)}
-
-
-def _ordering(happening: Happening) -> dict[str, Any]:
+def _ordering(happening: Happening) -> str:
     plan = happening.plan or Plan(())
-    return {
-        "ordered_providers": [printable(member.provider) for member in plan.attempts],
-        "skipped": [
-            {"provider": printable(each.provider), "reason": printable(each.reason), "until": _until(each.until)}
-            for each in plan.skipped
-        ],
-    }
+    ordered = ",".join([_text(member.provider) for member in plan.attempts])
+    skipped = ",".join([_skipped(each) for each in plan.skipped])
+    return f'"ordered_providers":[{ordered}],"skipped":[{skipped}]'
 
 
-def _completed(happening: Happening) -> dict[str, Any]:
-    return {
-        **_provider(happening),
-        "model": printable(happening.model),
-        **_tokens(happening),
-        **_latency(happening),
-        "fallback": happening.fallback,
-        "status": "ok",
-        "attempts": happening.attempts,
-        **_place(happening),
-    }
+def _skipped(each: Skipped) -> str:
+    return f'{{"provider":{_text(each.provider)},"reason":{_text(each.reason)},"until":{_until(each.until)}}}'
 
 
-def _limit_hit(happening: Happening) -> dict[str, Any]:
-    return {**_provider(happening), "reason": printable(happening.reason), "until": _until(happening.until)}
+def _completed(happening: Happening) -> str:
+    return (
+        f'"provider":{_text(happening.provider)},"model":{_text(happening.model)},{_tokens(happening)},'
+        f'"latency_ms":{round(happening.seconds * 1000)},"fallback":{"true" if happening.fallback else "false"},'
+        f'"status":"ok","attempts":{happening.attempts},{_started(happening)}'
+    )
 
 
-def _fell_back(happening: Happening) -> dict[str, Any]:
-    return {
-        "from_provider": printable(happening.provider),
-        "to_provider": printable(happening.following),
-        "reason": printable(happening.reason),
-    }
+def _limit_hit(happening: Happening) -> str:
+    return f'{_provider(happening)},"reason":{_text(happening.reason)},"until":{_until(happening.until)}'
 
 
-def _retried(happening: Happening) -> dict[str, Any]:
-    return {**_provider(happening), "reason": printable(happening.reason)}
+def _fell_back(happening: Happening) -> str:
+    return (
+        f'"from_provider":{_text(happening.provider)},"to_provider":{_text(happening.following)},'
+        f'"reason":{_text(happening.reason)}'
+    )
 
 
-def _stream_completed(happening: Happening) -> dict[str, Any]:
-    return {**_provider(happening), **_tokens(happening), **_latency(happening)}
+def _retried(happening: Happening) -> str:
+    return f'{_provider(happening)},"reason":{_text(happening.reason)}'
 
 
-def _failed(happening: Happening) -> dict[str, Any]:
-    return {
-        "reason": printable(happening.reason),
-        "http_status": happening.status,
-        "attempts": happening.attempts,
-        **_latency(happening),
-        **_place(happening),
-    }
+def _stream_completed(happening: Happening) -> str:
+    return f'{_provider(happening)},{_tokens(happening)},"latency_ms":{round(happening.seconds * 1000)}'
 
 
-def _cancelled(happening: Happening) -> dict[str, Any]:
-    return {"attempts": happening.attempts, **_latency(happening), **_place(happening)}
+def _failed(happening: Happening) -> str:
+    return f'"reason":{_text(happening.reason)},"http_status":{happening.status},{_ended(happening)}'
 
 
-def _dropped(happening: Happening) -> dict[str, Any]:
-    return {"count": happening.attempts}
+def _cancelled(happening: Happening) -> str:
+    return f'"reason":{_text(happening.reason)},{_ended(happening)}'
+
+
+def _ended(happening: Happening) -> str:
+    return f'"attempts":{happening.attempts},"latency_ms":{round(happening.seconds * 1000)},{_started(happening)}'
+
+
+def _dropped(happening: Happening) -> str:
+    return f'"count":{happening.attempts}'
 
 
 _TOKEN_FIELDS = {"prompt_tokens": _TOKENS, "completion_tokens": _TOKENS}
 _PLACE_FIELDS = {"route": _ROUTE, "account": _ACCOUNT}
 
 EVENTS = (
-    EventShape(INFER_STARTED, "a request on a route was accepted", _PLACE_FIELDS, _place),
+    EventShape(INFER_STARTED, "a request on a route was accepted", _PLACE_FIELDS, _started),
     EventShape(
         INFER_ORDERING,
-        "the strategy has ordered the providers, once per request",
+        "the strategy of a chain has ordered the providers, once per request; a direct route has none",
         {
             "ordered_providers": "who will be tried, in order, the fallback last",
             "skipped": "who will not: a list of `provider`, `reason` and `until`",
@@ -231,7 +239,8 @@ EVENTS = (
         {
             "from_provider": "who failed",
             "to_provider": "who is next; empty when nobody is",
-            "reason": "`rate_limit`, `server_error`, `auth_error`, `model_unavailable` or `unknown_error`",
+            "reason": "`rate_limit`, `server_error`, `auth_error`, `model_unavailable`, `unknown_error`; `uncounted`: "
+            "its quota cannot be counted at present; `no_model`: neither the request nor its record names a model",
         },
         _fell_back,
     ),
@@ -263,7 +272,8 @@ EVENTS = (
         INFER_FAILED,
         "the client got no answer, an error, or half of an answer",
         {
-            "reason": "`exhausted`, `request_rejected`, `stream_truncated` or another word of ours",
+            "reason": "`exhausted` (nobody was left), `request_rejected`, `stream_truncated`, or another word of "
+            "[events.md](events.md)",
             "http_status": _HTTP,
             "attempts": _ATTEMPTS,
             "latency_ms": _LATENCY,
@@ -274,7 +284,12 @@ EVENTS = (
     EventShape(
         INFER_CANCELLED,
         "the client went away",
-        {"attempts": _ATTEMPTS, "latency_ms": _LATENCY, **_PLACE_FIELDS},
+        {
+            "reason": "`client_gone`, `client_stalled`, `pipelined_too_much` or `shutting_down`",
+            "attempts": _ATTEMPTS,
+            "latency_ms": _LATENCY,
+            **_PLACE_FIELDS,
+        },
         _cancelled,
     ),
     EventShape(
@@ -285,23 +300,15 @@ EVENTS = (
     ),
 )
 _FORMS = {shape.name: shape.form for shape in EVENTS}
-_ENCODER = msgspec.json.Encoder()
 _NOBODY = Subject("", "", "")
 
 
-def event_fields(happening: Happening) -> dict[str, Any]:
-    """Everything that its line tells."""
-    return {
-        "ts": _timestamp(happening.time),
-        "request_id": printable(happening.subject.request_id),
-        "event": happening.event,
-        **_FORMS[happening.event](happening),
-    }
-
-
 def event_line(happening: Happening) -> str:
-    """Its line, with the end."""
-    return _ENCODER.encode(event_fields(happening)).decode() + "\n"
+    """Its line, with the end. Formatted here: an encoder's dictionaries take three times as long."""
+    return (
+        f'{{"ts":"{_timestamp(happening.time)}","request_id":"{happening.subject.request_id}",'
+        f'"event":"{happening.event}",{_FORMS[happening.event](happening)}}}\n'
+    )
 
 
 def loss_line(count: int, seconds: float) -> str:

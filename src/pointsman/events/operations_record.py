@@ -16,7 +16,7 @@ from pointsman.events.record import UsageSource
 
 _FLUSH_SECONDS = 0.2
 _MOST_PENDING = 256
-"""Forming an event takes some 5 µs, and the loop stands still meanwhile."""
+"""Forming them takes about half a millisecond, and the loop stands still meanwhile."""
 
 
 class Watcher(Protocol):
@@ -48,9 +48,9 @@ class OperationJournal:
         self._pending: list[Happening] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def started(self, subject: Subject, final_fallback: Member | None = None) -> "ChainRecord":
+    def started(self, subject: Subject, final_fallback: Member | None = None) -> "Operation":
         """Note a request that was accepted. `final_fallback`: the chain's, if it has one."""
-        return ChainRecord(self, subject, final_fallback)
+        return Operation(self, subject, final_fallback)
 
     def append(self, happening: Happening) -> None:
         """Note what has happened."""
@@ -72,7 +72,8 @@ class OperationJournal:
         if not pending:
             return
         for each in pending:
-            each.settle()
+            if each.usage is not None:
+                each.settle()
         if self._lines is not None:
             self._lines.write("".join([operations.event_line(each) for each in pending]))
             self._lines.flush()
@@ -80,8 +81,8 @@ class OperationJournal:
             watcher.watch(pending)
 
 
-class ChainRecord:
-    """What becomes of one request. Exactly one of `completed`, `failed` and `cancelled` ends it; more are ignored."""
+class Operation:
+    """One request on its way. Exactly one of `completed`, `failed` and `cancelled` ends it; more are ignored."""
 
     __slots__ = (
         "_began",
@@ -89,11 +90,12 @@ class ChainRecord:
         "_ended",
         "_final_fallback",
         "_first",
+        "_is_fallback",
         "_journal",
-        "_member",
         "_model",
         "_streams",
         "attempts",
+        "provider",
         "subject",
     )
 
@@ -103,19 +105,16 @@ class ChainRecord:
         self._final_fallback = final_fallback
         self._began = journal.clock()
         self._first: Member | None = None
-        self._member: Member | None = None
+        self._is_fallback = False
         self._model = ""
         self._calling = False
         self._streams = False
         self._ended = False
         self.attempts = 0
         """Calls of providers so far, retries included."""
-        journal.append(Happening(operations.INFER_STARTED, journal.wall_clock(), subject))
-
-    @property
-    def provider(self) -> str:
+        self.provider = ""
         """Who is being asked, or was last; empty when nobody was."""
-        return self._member.provider if self._member is not None else ""
+        journal.append(Happening(operations.INFER_STARTED, journal.wall_clock(), subject))
 
     def ordering(self, plan: Plan) -> None:
         """The plan is made: note it, and who has no room."""
@@ -123,29 +122,45 @@ class ChainRecord:
         self._first = plan.attempts[0] if plan.attempts else None
         self._journal.append(Happening(operations.INFER_ORDERING, now, self.subject, plan=plan))
         for each in plan.skipped:
-            self._limit_hit(each, now)
+            if each.reason in operations.QUOTA_REASONS:
+                self._limit_hit(each, now)
 
-    def skipped(self, skipped: Skipped) -> None:
-        """A provider of the plan is passed over when its turn has come: its last place has gone meanwhile."""
-        self._limit_hit(skipped, self._journal.wall_clock())
+    def skipped(self, skipped: Skipped, following: Member | None = None) -> None:
+        """A provider of the plan is not called when its turn has come, mostly since its last place has gone meanwhile.
+
+        `following` is who is next, or nobody.
+        """
+        now = self._journal.wall_clock()
+        if skipped.reason in operations.QUOTA_REASONS:
+            self._limit_hit(skipped, now)
+        else:
+            self._fell_back(operations.INFER_FALLBACK, skipped.provider, following, skipped.reason)
 
     def attempting(self, member: Member, model: str) -> None:
-        """A provider is called, for the first time or again. `model` is what it is asked for."""
+        """A provider of the plan is called, for the first time or again. `model` is what it is asked for."""
+        self.calling(member.provider, model)
+        self._is_fallback = member is not self._first or member is self._final_fallback
+
+    def calling(self, provider: str, model: str) -> None:
+        """A provider is called, for the first time or again, because a route leads to it and to no other."""
         self.attempts += 1
         self._calling = True
-        self._member = member
+        self.provider = provider
         self._model = model
 
     def attempt_failed(self, member: Member, reason: str, following: Member | None) -> None:
         """It failed, or could not be called, and who is next: the same again, another, or nobody."""
         event = operations.INFER_RETRIED if following is member else operations.INFER_FALLBACK
+        self._fell_back(event, member.provider, following, reason)
+
+    def _fell_back(self, event: str, provider: str, following: Member | None, reason: str) -> None:
         called, self._calling = self._calling, False
         self._journal.append(
             Happening(
                 event,
                 self._journal.wall_clock(),
                 self.subject,
-                provider=member.provider,
+                provider=provider,
                 following=following.provider if following is not None else "",
                 reason=reason,
                 ends_attempt=called,
@@ -155,8 +170,13 @@ class ChainRecord:
     def stream_started(self) -> None:
         """The first byte of an event stream goes to the client."""
         self._streams = True
-        now = self._journal.wall_clock()
-        self._journal.append(Happening(operations.STREAM_STARTED, now, self.subject, provider=self.provider))
+        journal = self._journal
+        seconds = journal.clock() - self._began
+        journal.append(
+            Happening(
+                operations.STREAM_STARTED, journal.wall_clock(), self.subject, provider=self.provider, seconds=seconds
+            )
+        )
 
     def completed(self, status: int, usage: UsageSource | None) -> None:
         """The answer, a success, went through whole. `usage` is read later."""
@@ -169,15 +189,15 @@ class ChainRecord:
         """The client got an error, or half of an answer. `status`: what the client was sent; 0 for nothing."""
         self._end(operations.INFER_FAILED, status, reason)
 
-    def cancelled(self) -> None:
-        """The client went away."""
-        self._end(operations.INFER_CANCELLED, 0)
+    def cancelled(self, reason: str = "client_gone") -> None:
+        """The client went away, or had to go."""
+        self._end(operations.INFER_CANCELLED, 0, reason)
 
     def _end(self, event: str, status: int, reason: str = "", usage: UsageSource | None = None) -> None:
         if self._ended:
             return
         self._ended = True
-        journal, member = self._journal, self._member
+        journal = self._journal
         journal.append(
             Happening(
                 event,
@@ -190,14 +210,12 @@ class ChainRecord:
                 seconds=journal.clock() - self._began,
                 attempts=self.attempts,
                 status=status,
-                fallback=member is not None and (member is self._final_fallback or member is not self._first),
+                fallback=self._is_fallback,
                 ends_attempt=self._calling,
             )
         )
 
     def _limit_hit(self, skipped: Skipped, now: float) -> None:
-        if skipped.reason not in operations.QUOTA_REASONS:
-            return
         self._journal.append(
             Happening(
                 operations.RATE_LIMIT_HIT,

@@ -17,6 +17,7 @@ from pointsman.core.event_kinds import (
     CONNECTION_DENIED,
     EVENTS_DROPPED,
     HANDSHAKE_FAILED,
+    INFER_CANCELLED,
     INFER_COMPLETED,
     INFER_FAILED,
     INFERENCE_DISABLED,
@@ -50,6 +51,22 @@ class UsageSource(Protocol):
         """The counts the body reported, if it did."""
 
 
+class OperationEnds(Protocol):
+    """What the operation log is told of a request by whoever relays its answer."""
+
+    def stream_started(self) -> None:
+        """The first byte of an event stream goes to the client."""
+
+    def completed(self, status: int, usage: UsageSource | None) -> None:
+        """The answer, a success, went through whole."""
+
+    def failed(self, reason: str, status: int) -> None:
+        """The client got an error, or half of an answer."""
+
+    def cancelled(self, reason: str) -> None:
+        """The client went away, or had to go."""
+
+
 class Record:
     """One request that matched. Not a dataclass: one is made per request, on the hot path.
 
@@ -65,10 +82,12 @@ class Record:
         "detail",
         "fault",
         "heard_out",
+        "is_answered",
         "is_fallback",
         "kind",
         "meter",
         "method",
+        "operation",
         "path",
         "protocol",
         "reason",
@@ -95,8 +114,12 @@ class Record:
         """The one that was asked for; empty while, or when, none was found."""
         self.candidate: Candidate | None = None
         """Whom it was sent to; None while, or when, no route was chosen."""
+        self.operation: OperationEnds | None = None
+        """The operation log's account of it; None where there is no such log, and for what matched no route."""
         self.attempts = 0
         """Calls of upstreams so far."""
+        self.is_answered = False
+        """Whether `candidate`'s answer is the client's, as far as it went; else it got an error of ours, or nothing."""
         self.is_fallback = False
         """Whether `candidate` is what answers when all others of a chain do not."""
         self.status = 0
@@ -127,9 +150,13 @@ class Record:
         if not self.announced:
             self.announced = True
             return _ADMITTED
+        self.settle()
+        return (self.kind,) if self.fault is None else (self.fault, self.kind)
+
+    def settle(self) -> None:
+        """Read what was left for later: the token counts of the body. Once it has ended."""
         if self.meter is not None:
             self.usage, self.meter = self.meter.usage(), None
-        return (self.kind,) if self.fault is None else (self.fault, self.kind)
 
     def fail(self, error: RouterError) -> None:
         """Note that it ended in an error of ours, before or after its response began."""
@@ -139,6 +166,18 @@ class Record:
             self.fault = STREAM_TRUNCATED if self.status else UPSTREAM_FAILED
         elif isinstance(error, RequestRejected) and not isinstance(error, NoCompatibleRoute):
             self.kind = REQUEST_REFUSED
+
+    def finish_operation(self) -> None:
+        """Tell the operation log how it ended."""
+        operation = self.operation
+        if operation is None:
+            return
+        if self.kind is INFER_COMPLETED:
+            operation.completed(self.status, self.meter)
+        elif self.kind is INFER_CANCELLED:
+            operation.cancelled(self.reason)
+        else:
+            operation.failed(self.reason, self.status)
 
     def truncate(self, reason: str) -> None:
         """Note that its body was cut."""
@@ -164,6 +203,7 @@ REASONS = {
     "upstream_unavailable": "no connection, no TLS, or no response head in time",
     "upstream_protocol": "what the upstream sent is not an HTTP response",
     "stream_truncated": "the response body was cut, or an event stream ended without its last event",
+    "exhausted": "nobody of a chain was left: all had no room, or failed before a byte of theirs reached the client",
     "not_configured": "there is no route at all",
     "overloaded": "more connections, or more of all request bodies together, than their limit",
     "no_compatible_route": "no route speaks the client's dialect",
@@ -174,8 +214,11 @@ REASONS = {
     "pipelined_too_much": "the client sent too much behind a request in progress",
     "not_inference": "not a target, method or path that is served",
     "unknown_path": "not a path that the data listener serves",
+    "no_model": "the route sends the client's model, and the request names none that can be sent",
     "no_such_model": "`model` names no route of the caller's",
     "invalid_key": "no key of the data listener's, or none that is valid",
+    "model_not_authorized": "the key or sandbox token may not use the route that `model` names",
+    "loop_detected": "the request has been through this gateway before",
     "malformed_request": "broken HTTP, or a body that is not what it claims to be",
     "request_timeout": "the client stopped sending in the middle of a request or a CONNECT",
     "body_too_large": "the request body exceeds its limit",
@@ -204,8 +247,8 @@ REASONS = {
 
 
 def reason_of(error: RouterError) -> str:
-    """The word for an error: the name of its class in snake case."""
-    return _snake_case(type(error).__name__)
+    """The word for an error: its own, or else the name of its class in snake case."""
+    return error.reason or _snake_case(type(error).__name__)
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,8 @@ import uuid
 from collections.abc import Callable
 
 from pointsman.config.listen_address import Address
-from pointsman.config.settings import DEFAULT_LISTEN, Settings
+from pointsman.config.reload import Loaded
+from pointsman.config.settings import DEFAULT_LISTEN
 from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.core.secret import Secret
 from pointsman.core.version import VERSION
@@ -21,19 +22,24 @@ from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.data_composition import data_side
+from pointsman.gateway.explain import Explain
+from pointsman.gateway.file_layer import FileLayer
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.keys import Keys
 from pointsman.gateway.listeners import bind_sockets, ssl_context
+from pointsman.gateway.live_configuration import LiveConfiguration
 from pointsman.gateway.probe import Prober
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
 from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.sandbox_tokens import SandboxTokens
+from pointsman.proxy.background import running
 from pointsman.proxy.memory import freeze_garbage
 from pointsman.proxy.process import bound_address, open_files, ready_text, until_signalled
+from pointsman.store.interface import Store
 from pointsman.store.settings import StoreSettings
-from pointsman.store.sql import SqlStore, open_store
+from pointsman.store.sql import open_store
 
 _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
@@ -43,7 +49,7 @@ _FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMIT
 
 
 def make_control_plane(
-    store: SqlStore,
+    store: Store,
     admin_token: Secret,
     say: Callable[[str], None],
     clock: Callable[[], float] = time.time,
@@ -58,14 +64,20 @@ def make_control_plane(
         keys=Keys(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         accounts=Accounts(store, clock),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
+        explain=Explain(store, clock),
         authenticator=Authenticator(store, admin_token, clock),
         clock=clock,
         started_at=clock(),
     )
 
 
-async def run_gateway(settings: Settings) -> int:
-    """The gateway, until SIGINT or SIGTERM. Returns the exit status. Raises CannotStart and ControlError."""
+async def run_gateway(loaded: Loaded) -> int:
+    """The gateway, until SIGINT or SIGTERM; SIGHUP lets it read its configuration again.
+
+    Returns the exit status. Raises CannotStart and ControlError.
+    """
+    settings = loaded.settings
+    hung_up, _ = until_signalled(signal.SIGHUP)  # to the very end: it would kill a gateway that is stopping
     stop, restore = until_signalled(signal.SIGINT, signal.SIGTERM)
     async with contextlib.AsyncExitStack() as stack:
         log = stack.enter_context(operation_log(NO_EVENT_LOG))
@@ -74,19 +86,24 @@ async def run_gateway(settings: Settings) -> int:
         admin_token = load_or_make_admin_token(settings.data_dir)
         sockets = bind_sockets(settings.listen)
         stack.callback(sockets.close)
-        store = await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
+        stored = await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
+        store = FileLayer(stored, settings.records)
         stack.push_async_callback(store.close)
+        configuration = LiveConfiguration(loaded, store, log.say)
+        await configuration.check()
         data_url = settings.public_data_url or _data_url(bound_address(sockets.data), settings.tls is not None)
         control = make_control_plane(store, admin_token, log.say, data_url=data_url)
         grpc_server = GrpcServer(control, log.say, open_to_admin=settings.auth.grpc == "none")
         stack.push_async_callback(grpc_server.close)
         grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)
-        side = await stack.enter_async_context(data_side(settings, store, control.healthy, log))
+        side = await stack.enter_async_context(data_side(lambda: configuration.settings, store, control.healthy, log))
+        control.explain.look_at(side.listener)
         await side.listener.serve(sockets.data, ssl_context(settings.tls))
         api = build_api(control, VERSION, log.say, watching=side.watched)
         control_server = ControlServer(api, sockets.control, ssl_context(settings.tls))
         serving = asyncio.get_running_loop().create_task(control_server.serve())
         stack.push_async_callback(_stop_control, control_server, serving)
+        await stack.enter_async_context(running(configuration.follow(hung_up, side.refresh), "configuration"))
         freeze_garbage()
         data_at, control_at = bound_address(sockets.data), bound_address(sockets.control)
         log.say(ready_text(data=data_at, control=control_at, grpc=(settings.listen.grpc.host, grpc_port)))

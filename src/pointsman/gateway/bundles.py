@@ -6,13 +6,12 @@ Compiled once per change of the store and kept: a thousand sandboxes that poll c
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
+from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM, Candidate
 from pointsman.core.control_errors import ControlError
-from pointsman.core.route import ALIAS, CHAIN, Route
+from pointsman.core.route import Route
 from pointsman.core.sandbox_token import SandboxToken
-from pointsman.gateway.route_members import usable_members
-from pointsman.routing.resolve import ResolvedRoute
-from pointsman.routing.resolve_chain import through_gateway
+from pointsman.gateway.route_members import followed, protocols_of, providers_of, usable_target
+from pointsman.routing.resolve import ResolvedRoute, resolve, through_gateway
 from pointsman.routing.revision import revision
 from pointsman.store.interface import Reader, Store
 
@@ -89,12 +88,8 @@ class Bundles:
 
     async def _resolved(self, reader: Reader, route: Route) -> ResolvedRoute:
         """Raises ControlError for one that cannot be used."""
-        members = await usable_members(reader, route)
-        if route.kind == ALIAS:
-            route = await reader.route(route.account, route.target) or route
-        if route.kind == CHAIN or route.via_gateway:
-            return through_gateway(route.name, self._data_url, members)
-        (member,) = members
-        if member.route is None:
-            raise ControlError("internal error: a direct route without an endpoint")
-        return member.route
+        route = await followed(reader, route)
+        target = await usable_target(reader, route)
+        if route.via_gateway or not isinstance(target, Candidate):  # a key in a file stays where the file is
+            return through_gateway(route.name, self._data_url, protocols_of(target))
+        return resolve(route, (await providers_of(reader, route))[route.provider_name])

@@ -2,4 +2,4 @@
 
 
 class CannotStart(Exception):
-    """Its text is one line for the operator, with the next step."""
+    """Its text is for the operator: a line for each reason, with the next step."""

@@ -9,6 +9,7 @@ from pointsman.core.version import VERSION
 from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
+from pointsman.gateway.explain import Explain
 from pointsman.gateway.keys import Keys
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.routes import Routes
@@ -42,6 +43,7 @@ class ControlPlane:
     keys: Keys
     accounts: Accounts
     bundles: Bundles
+    explain: Explain
     authenticator: Authenticator
     clock: Callable[[], float]
     started_at: float

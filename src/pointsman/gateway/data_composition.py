@@ -13,16 +13,22 @@ from pointsman.config.settings import Settings
 from pointsman.data_plane import local_engines
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener, Served
+from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
-from pointsman.gateway.provider_health import stored_targets
+from pointsman.gateway.provider_health import targets_of_records
+from pointsman.gateway.stats import rows_of_records
+from pointsman.gateway.usage import UsageRows, keeping
 from pointsman.gateway.watching import Sources, Watching, watching
 from pointsman.proxy.background import running
 from pointsman.proxy.model_reception import Models
+from pointsman.proxy.stages import Stages
+from pointsman.routing.hops import mark_of
+from pointsman.store.interface import Store
 from pointsman.store.quota_ledger import SqlQuotaLedger
 from pointsman.store.quota_postgresql import open_postgresql_ledger
 from pointsman.store.quota_sqlite import open_sqlite_ledger
-from pointsman.store.sql import SqlStore
 
+_MARK = b"hop mark"
 _QUOTA_FILE = "quota.db"
 
 
@@ -33,26 +39,48 @@ class DataSide:
     listener: DataListener
     watched: Watching
     """What the control listener shows of it."""
+    refresh: Callable[[], Awaitable[None]]
+    """Take over changed records at once, not at the next look. Raises ControlError."""
 
 
 @contextlib.asynccontextmanager
 async def data_side(
-    settings: Settings, store: SqlStore, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
+    in_force: Callable[[], Settings], store: Store, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
 ) -> AsyncIterator[DataSide]:
-    """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError."""
+    """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError.
+
+    What takes effect at once is asked of `in_force` again and again, all else at the start.
+    """
+    settings = in_force()
     async with contextlib.AsyncExitStack() as stack:
-        routes = ModelRoutes(store, log.say, settings.records, settings.default_route)
+        routes = ModelRoutes(store, log.say, lambda: in_force().default_route)
         await stack.enter_async_context(following(routes))
-        models = Models(lambda: routes.access, time.time, is_open=not _asks_for_keys(settings))
-        find_engine = await stack.enter_async_context(local_engines())
-        served = Served(models, await _open_ledger(settings, stack), find_engine)
+        is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
+        models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
+        engines = await stack.enter_async_context(local_engines())
+        ledger = await _open_ledger(settings, stack)
+        # Before the listener, so that requests that end with it still get their rows.
+        usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days)
+        await stack.enter_async_context(keeping(usage))
         # Before the listener, so that requests that end with it are still told.
-        sources = Sources(stored_targets(store), is_healthy, lambda: listener.open_connections)
+        sources = Sources(
+            targets_of_records(store),
+            is_healthy,
+            lambda: listener.open_connections,
+            live_rows=rows_of_records(store, ledger, time.time),
+            engines=engines,
+        )
         kept = settings.operation_log
-        watched = stack.enter_context(watching(kept.dir, log.say, sources, keep_days=kept.keep_days))
+        are_open = settings.auth.metrics == "none"
+        watched = stack.enter_context(
+            watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
+        )
+        stages = Stages(usage_record=usage.record)
+        paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
+        served = Served(models, ledger, engines, stages, watched.journal, paths)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
-        yield DataSide(listener, watched)
+        yield DataSide(listener, watched, routes.refresh)
 
 
 def _asks_for_keys(settings: Settings) -> bool:

@@ -1,7 +1,8 @@
 """The gateway's data listener: the data plane of the door, for clients that come without a tunnel.
 
-Owns the paths that it answers itself: `/health` and `/v1/models`. Inference is `proxy.dispatch`'s by the rules of
-`proxy.model_reception`; sockets, grammar, deadlines and bounds are `proxy.server`'s.
+Owns the paths that it answers itself: `/health` and, by `listed_models`, `/v1/models`. Others of ours are
+`data_watching`'s, inference is `proxy.dispatch`'s by the rules of `proxy.model_reception`; sockets, grammar, deadlines
+and bounds are `proxy.server`'s.
 """
 
 import asyncio
@@ -10,32 +11,37 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
-from urllib.parse import unquote
 
 import msgspec
 
+from pointsman.core.attempts import Chain
+from pointsman.core.caller import SANDBOX_TOKEN
 from pointsman.core.candidate import Bundle
 from pointsman.core.errors import RouterError
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
-from pointsman.core.model_table import ModelTable
+from pointsman.core.model_errors import ModelNotAuthorized
 from pointsman.core.version import VERSION
-from pointsman.data_plane import FindEngine
+from pointsman.data_plane import LocalEngines
 from pointsman.events.operation_log import OperationLog
+from pointsman.events.operations_record import OperationJournal
 from pointsman.events.record import failed_handshake, peer_of
+from pointsman.gateway.data_watching import Look, WatchedPaths
+from pointsman.gateway.listed_models import MODELS_PATH, ListedModels
 from pointsman.proxy.client_connection import ClientConnection, without_body
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.ledger import QuotaLedger
-from pointsman.proxy.model_reception import Models, no_such_model
+from pointsman.proxy.model_reception import Models
 from pointsman.proxy.reception import Admitted
 from pointsman.proxy.router import Front, Router
 from pointsman.proxy.stages import NO_STAGES, Stages
+from pointsman.routing.strategies import NO_STATE, StrategyState
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.openai_error import openai_error_body
 from pointsman.wire.request import Request, RequestHead
 from pointsman.wire.response import json_answer, own_lines
 
-_HEALTH = "/health"
-_MODELS = "/v1/models"
+HEALTH_PATH = "/health"
+"""Answered by the listener itself, as what `MODELS_PATH` begins."""
 _CHECK_SECONDS = 2.0
 """A store that takes longer is as good as gone; what asks for health often waits for 3 s or more."""
 _CHECK_KEEPS = 1.0
@@ -48,9 +54,13 @@ class Served:
 
     models: Models
     ledger: QuotaLedger
-    find_engine: FindEngine | None = None
+    engines: LocalEngines | None = None
     """For candidates that are model files; None where there are none."""
     stages: Stages = NO_STAGES
+    journal: OperationJournal | None = None
+    """Where what becomes of requests is told."""
+    watched: WatchedPaths | None = None
+    """Served besides; None for none."""
 
 
 class DataListener:
@@ -69,15 +79,23 @@ class DataListener:
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        health = _Health(is_healthy, clock or asyncio.get_running_loop().time)
+        self.served = served
+        self.limits = limits
+        self.state_of: Callable[[Chain], StrategyState] = lambda _: NO_STATE
+        """What a chain's strategy remembers now."""
+        now = clock or asyncio.get_running_loop().time
+        health = _Health(is_healthy, now)
+        listed = ListedModels(lambda candidate, path: self._router.fetch(candidate, path), limits, now)
 
         def application(dispatcher: Dispatcher) -> _Paths:
-            dispatcher.serve_chains(served.ledger, Random())  # noqa: S311  # breaks ties, protects nothing
+            dispatcher.serve_chains(served.ledger, Random(), served.journal)  # noqa: S311  # breaks ties, protects nothing
+            self.state_of = dispatcher.state_of
             dispatcher.pass_stages(served.stages)
-            return _Paths(log, health, served.models, dispatcher)
+            return _Paths(log, health, served, listed, dispatcher)
 
-        front = Front(served.models, application)
-        self._router = Router(Bundle(), log, limits=limits, find_engine=served.find_engine, clock=clock, front=front)
+        front = Front(served.models, application, served.models.mark)
+        find_engine = served.engines.find if served.engines is not None else None
+        self._router = Router(Bundle(), log, limits=limits, find_engine=find_engine, clock=clock, front=front)
 
     async def serve(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
         """Serve a listening socket, in clear text if there is no context, until `close`."""
@@ -139,29 +157,41 @@ class _Own:
 class _Paths:
     """What is served: an `Application` of the data plane."""
 
-    def __init__(self, log: OperationLog, health: _Health, models: Models, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, log: OperationLog, health: _Health, served: Served, listed: ListedModels, dispatcher: Dispatcher
+    ) -> None:
         self._log = log
         self._health = health
-        self._models = models
+        self._models = served.models
+        self._listed = listed
         self._dispatcher = dispatcher
+        self._watched = served.watched
 
-    def admit(self, head: RequestHead) -> Admitted | _Own:
+    def admit(self, head: RequestHead) -> Admitted | _Own | Look:
         """Inference is the dispatcher's. Raises RouterError."""
-        path = head.target.partition("?")[0]
-        if path == _HEALTH:
+        path, _, query = head.target.partition("?")
+        if path == HEALTH_PATH:
             return _Own(self._health_answer)
-        if path == _MODELS or path.startswith(_MODELS + "/"):
+        if path == MODELS_PATH or path.startswith(MODELS_PATH + "/"):
             _, table = self._models.known(head)
-            return _Own(lambda: self._models_answer(table, path))
+            return _Own(lambda: self._listed.answer(table, path))
+        if self._watched is not None and self._watched.has(path):
+            caller, _ = self._models.known(head)
+            if caller.kind == SANDBOX_TOKEN:
+                raise ModelNotAuthorized("a sandbox's token may call models, and nothing else; use a key")
+            return Look(self._watched, path, query, caller.account)
         return self._dispatcher.admit(head)
 
     async def serve(self, admitted: object, request: Request, client: ClientConnection) -> None:
         """Answer one request."""
-        if not isinstance(admitted, _Own):
+        if not isinstance(admitted, _Own | Look):
             await self._dispatcher.serve(admitted, request, client)
             return
         method, more = request.head.method, b""
         if method in ("GET", "HEAD"):
+            if isinstance(admitted, Look):
+                await admitted.paths.serve(admitted, request, client, own_lines(self._dispatcher.new_request_id(), 0))
+                return
             status, body = await admitted.answer()
         else:
             message = "this path is read with GET"
@@ -174,15 +204,6 @@ class _Paths:
         if await self._health.ask():
             return 200, msgspec.json.encode({"status": "ok", "version": VERSION})
         return 503, msgspec.json.encode({"status": "degraded", "version": VERSION})
-
-    async def _models_answer(self, table: ModelTable, path: str) -> tuple[int, bytes]:
-        if path == _MODELS:
-            return 200, msgspec.json.encode({"object": "list", "data": [_model(each) for each in table.targets]})
-        name = unquote(path.removeprefix(_MODELS + "/"))
-        if name in table.targets:
-            return 200, msgspec.json.encode(_model(name))
-        error = no_such_model(name, table)
-        return error.status, openai_error_body(error.status, error.told, error.code)
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
         """Note a request that was never served, and answer it."""
@@ -198,7 +219,3 @@ class _Paths:
         self._log.append(
             failed_handshake(self._dispatcher.new_request_id(), self._log.now, word, reason, peer_of(peer))
         )
-
-
-def _model(name: str) -> dict[str, object]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "pointsman"}

@@ -5,8 +5,8 @@ and from words of ours; never from what a client sent. Nothing is counted while 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from pointsman.events import operations
 from pointsman.events.operations import Happening
-from pointsman.gateway.stats import LiveRow
+from pointsman.proxy.live_quotas import LiveQuota
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 MOST_NAMES = 256
@@ -32,6 +32,7 @@ _ENDS = {
 }
 _ATTEMPT_OUTCOMES = {"completed": "ok", "cancelled": "cancelled"}
 _FLAGS = {False: "false", True: "true"}
+_ENGINE_STATES = ("idle", "loading", "ready", "failed")
 _ATTEMPT_ENDS = (operations.INFER_RETRIED, operations.INFER_FALLBACK)
 
 
@@ -39,13 +40,15 @@ _ATTEMPT_ENDS = (operations.INFER_RETRIED, operations.INFER_FALLBACK)
 class Gauges:
     """What is read at the moment of a scrape."""
 
-    rows: Sequence[LiveRow]
+    rows: Sequence[LiveQuota]
     """Quotas of all accounts."""
     store_up: bool
     events_lost: int
     """Lines of the operation log, since the start."""
     open_connections: int
     """Of clients, at the data listener."""
+    engines: Mapping[str, str] = field(default_factory=dict)
+    """What each local engine is doing, by the path of its model."""
 
 
 class BoundedNames:
@@ -98,10 +101,23 @@ class Metrics:
             buckets=_BUCKETS,
             registry=registry,
         )
+        self._first_byte = Histogram(
+            "pointsman_stream_first_byte_seconds",
+            "From acceptance to the first byte of an event stream that goes to the client.",
+            route,
+            buckets=_BUCKETS,
+            registry=registry,
+        )
         self._attempts = Counter(
             "pointsman_attempts",
             "Calls of providers that have ended; outcome is ok or what failed.",
             [*provider, "outcome"],
+            registry=registry,
+        )
+        self._fallbacks = Counter(
+            "pointsman_fallbacks",
+            "Times that a provider failed and another was to take its place.",
+            [*provider, "reason"],
             registry=registry,
         )
         self._skips = Counter(
@@ -115,6 +131,7 @@ class Metrics:
         self._sums: defaultdict[tuple[Any, ...], int] = defaultdict(int)
         """What came since the last scrape, by a counter and its labels' values."""
         self._durations: dict[tuple[str, ...], Histogram] = {}
+        self._first_bytes: dict[tuple[str, ...], Histogram] = {}
         self._in_progress = 0
         info = Gauge("pointsman_build_info", "Always 1; tells the version.", ["version"], registry=registry)
         info.labels(version).set(1)
@@ -133,6 +150,12 @@ class Metrics:
             "pointsman_quota_limit_requests", "Only for providers that have one.", window, registry=registry
         )
         self._exhausted = Gauge("pointsman_provider_exhausted", "1: no room at present.", provider, registry=registry)
+        self._engines = Gauge(
+            "pointsman_engine_state",
+            "Of each local model that was asked for: 1 for what its engine is doing.",
+            ["model", "state"],
+            registry=registry,
+        )
         self._store = Gauge("pointsman_store_up", "1: the database answers.", registry=registry)
         self._connections = Gauge(
             "pointsman_open_connections", "Of clients, by listener.", ["listener"], registry=registry
@@ -154,6 +177,11 @@ class Metrics:
                 self._in_progress += 1
             elif event in _ATTEMPT_ENDS:
                 self._attempt(each, each.reason)
+                if event == operations.INFER_FALLBACK:
+                    names = self._account(each.subject.account), self._provider(each.provider)
+                    self._sums[(self._fallbacks, *names, each.reason)] += 1
+            elif event == operations.STREAM_STARTED:
+                self._started(each)
             elif event == operations.RATE_LIMIT_HIT:
                 self._skip(each, each.provider, each.reason)
             elif event == operations.INFER_ORDERING and each.plan is not None and each.plan.skipped:
@@ -180,6 +208,13 @@ class Metrics:
             child = self._durations[labels] = self._seconds.labels(*labels)
         return child
 
+    def _started(self, each: Happening) -> None:
+        labels = self._account(each.subject.account), self._route(each.subject.route)
+        child = self._first_bytes.get(labels)
+        if child is None:
+            child = self._first_bytes[labels] = self._first_byte.labels(*labels)
+        child.observe(each.seconds)
+
     def _attempt(self, each: Happening, outcome: str) -> None:
         if each.ends_attempt:
             self._sums[self._attempts, self._account(each.subject.account), self._provider(each.provider), outcome] += 1
@@ -195,17 +230,20 @@ class Metrics:
         for (counter, *labels), count in sums.items():
             counter.labels(*labels).inc(count)
         self._running.set(self._in_progress)
-        for gauge in (self._used, self._limit, self._exhausted):
+        for gauge in (self._used, self._limit, self._exhausted, self._engines):
             gauge.clear()
         for row in gauges.rows[:MOST_NAMES]:
             self._show(row)
+        for model, state in list(gauges.engines.items())[:MOST_NAMES]:
+            for each in _ENGINE_STATES:
+                self._engines.labels(model, each).set(each == state)
         self._store.set(gauges.store_up)
         self._connections.labels("data").set(gauges.open_connections)
         self._lost.inc(max(gauges.events_lost - self._lost_before, 0))
         self._lost_before = gauges.events_lost
         return generate_latest(_WithoutCreated(self._registry))
 
-    def _show(self, row: LiveRow) -> None:
+    def _show(self, row: LiveQuota) -> None:
         names = row.key.account, row.key.provider
         self._exhausted.labels(*names).set(row.is_exhausted)
         windows = (

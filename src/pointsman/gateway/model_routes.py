@@ -1,99 +1,93 @@
 """What the data listener's clients may name, and who they are, kept at what the store says.
 
-Every route but the two that sandboxes know is a name here. All is compiled when the store's generation has changed,
-which is asked a few times a second; requests never wait for the store.
+Every route is a name here, but for the two that sandboxes know: these are while only the gateway can call what they
+lead to. All is compiled when the store's generation, or the name of the default route, has changed, which is asked a
+few times a second; requests never wait for the store.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 
-from pointsman.config.gateway_records import FileRecords
 from pointsman.core.account import DEFAULT_ACCOUNT
+from pointsman.core.attempts import Member
 from pointsman.core.control_errors import ControlError
-from pointsman.core.model_table import ModelAccess, ModelTable, Target
-from pointsman.core.provider import Provider
+from pointsman.core.model_table import Entry, ModelAccess, ModelTable, Target
 from pointsman.core.route import CHAIN, DIRECT, RESERVED_NAMES, Route
+from pointsman.gateway.model_callers import entries_of
+from pointsman.gateway.route_members import providers_of
 from pointsman.proxy.background import running
-from pointsman.routing.members import chain_of
-from pointsman.routing.resolve import Unresolvable, resolve
+from pointsman.routing.members import target_of
+from pointsman.routing.resolve import Unresolvable
 from pointsman.store.interface import Reader, Store
 
-NO_RECORDS = FileRecords()
 _LOOK_SECONDS = 0.25
 """Between two looks at the generation: so late a change is in force, whoever has made it."""
+_ROUTES_AT_ONCE = 8
+"""Compiled before requests get a turn: about 0.1 ms for each member of a chain."""
 
 
 class ModelRoutes:
     """`access` is what is in force now. While the store is away it stays as it was."""
 
-    def __init__(
-        self,
-        store: Store,
-        say: Callable[[str], None],
-        records: FileRecords = NO_RECORDS,
-        default_route: str = "",
-    ) -> None:
-        """`records` and `default_route` are the default account's, from the gateway's configuration file."""
-        self._records = {provider.name: provider for provider in records.providers}
-        self._file_routes = records.routes
-        self._forwards_model = records.forwards_model
-        self._default = default_route
+    def __init__(self, store: Store, say: Callable[[str], None], default_route: Callable[[], str] = lambda: "") -> None:
+        """`default_route` is the default account's, from the gateway's settings of the moment."""
+        self._default_route = default_route
         self._store = store
         self._say = say
-        self._generation = -1
+        self._compiled_from = (-1, "")
+        """The store's generation, and the default route."""
         self._told: dict[tuple[str, str], str] = {}
+        self._turn = asyncio.Lock()
         self.access = ModelAccess()
 
     async def refresh(self) -> None:
         """Look once. Raises ControlError when the store does not answer."""
-        generation = await self._store.generation()
-        if generation == self._generation:
-            return
-        accounts, keys = {}, {}
+        async with self._turn:  # or one that began earlier could end later, and put back what was replaced
+            if (await self._store.generation(), self._default_route()) != self._compiled_from:
+                await self._compile()
+
+    async def _compile(self) -> None:
+        accounts: dict[str, ModelTable] = {}
+        keys: dict[bytes, Entry] = {}
+        default = self._default_route()  # of the same moment as the records: nothing is waited for in between
         async with self._store.read() as reader:
+            source = (await reader.generation(), default)
             for account in await reader.accounts():
-                is_default = account.name == DEFAULT_ACCOUNT
                 targets = await self._targets(reader, account.name)
-                table = ModelTable(targets, self._default if is_default else "")
-                accounts[account.name] = table
-                for key in await reader.keys(account.name):
-                    keys[key.digest] = (key, table.only(key.routes) if key.routes else table)
-        self.access, self._generation = ModelAccess(accounts, keys), generation
+                table = ModelTable(targets, default if account.name == DEFAULT_ACCOUNT else "")
+                accounts[account.name] = table.without(RESERVED_NAMES)
+                keys.update(await entries_of(reader, account.name, table))
+        self.access, self._compiled_from = ModelAccess(accounts, keys), source
 
     async def _targets(self, reader: Reader, account: str) -> dict[str, Target]:
-        known = self.access.accounts.get(account, ModelTable()).targets
+        before = self.access.accounts.get(account, ModelTable())
+        known = {**before.targets, **before.barred}
         targets: dict[str, Target] = {}
-        in_file = self._file_routes if account == DEFAULT_ACCOUNT else ()
-        for route in (*await reader.routes(account), *in_file):
-            if route.name in RESERVED_NAMES or route.kind not in (DIRECT, CHAIN):
+        for number, route in enumerate(await reader.routes(account)):
+            if number % _ROUTES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if route.kind not in (DIRECT, CHAIN):
                 continue
             problem = ""
             try:
-                providers = await _providers_of(reader, route)
-                if account == DEFAULT_ACCOUNT:
-                    providers = {**providers, **self._records}
-                target = self._resolved(route, providers)
+                target = await self._target(reader, route)
+                if route.name in RESERVED_NAMES and not isinstance(target, Member):
+                    continue  # a sandbox calls it itself
                 # What is derived from a candidate, and its connections, outlive a change of another route.
                 targets[route.name] = known[route.name] if known.get(route.name) == target else target
             except ControlError as error:
-                problem = error.text
+                problem = error.text if route.name not in RESERVED_NAMES else ""
             self._tell(account, route.name, problem)
         return targets
 
-    def _resolved(self, route: Route, providers: Mapping[str, Provider]) -> Target:
+    async def _target(self, reader: Reader, route: Route) -> Target:
         """Raises ControlError."""
-        if route.kind == CHAIN:
 
-            def left_out(name: str, error: Unresolvable) -> None:
-                self._tell(route.account, f"{route.name}, provider {name}", error.text)
+        def left_out(name: str, error: Unresolvable) -> None:
+            self._tell(route.account, f"{route.name}, provider {name}", error.text)
 
-            forwards = self._forwards_model and route in self._file_routes
-            return chain_of(route, providers, forwards_model=forwards, left_out=left_out)
-        provider = providers.get(route.provider_name)
-        if provider is None:
-            raise Unresolvable(f"there is no provider {route.provider_name}")
-        return resolve(route, provider).candidate()
+        return target_of(route, await providers_of(reader, route), left_out=left_out)
 
     def _tell(self, account: str, name: str, problem: str) -> None:
         if problem != self._told.get((account, name), ""):
@@ -106,12 +100,6 @@ class ModelRoutes:
             await asyncio.sleep(_LOOK_SECONDS)
             with contextlib.suppress(ControlError):  # the store says what is wrong; what is in force stays
                 await self.refresh()
-
-
-async def _providers_of(reader: Reader, route: Route) -> dict[str, Provider]:
-    names = {route.provider_name, route.fallback, *(each.provider_name for each in route.candidates)} - {""}
-    found = [await reader.provider(route.account, name) for name in sorted(names)]
-    return {provider.name: provider for provider in found if provider is not None}
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""Verifies a route by calling it, over the data plane's own path to upstreams.
+"""Verifies what a route leads to by calling it, over the data plane's own path to upstreams.
 
 What passes here passes later: the same addresses are refused at connect, TLS is verified the same way, no redirect is
 followed and no proxy variable obeyed. What to send and what an answer means is `routing.probe`'s.
@@ -32,7 +32,6 @@ from pointsman.routing.probe import (
     probes_for,
     verdict,
 )
-from pointsman.routing.resolve import ResolvedRoute
 from pointsman.wire.request import RequestHead
 
 _FIELDS = [(b"content-type", b"application/json")]
@@ -53,13 +52,12 @@ class Prober:
     def __init__(self, limits: ProbeLimits = ProbeLimits()) -> None:
         self._limits = limits
 
-    async def verify(self, route: ResolvedRoute, provider_name: str) -> tuple[ValidatedEndpoint, ...]:
-        """Call the route's upstream until a dialect is accepted: what was reached, and how it is spoken to.
+    async def verify(self, candidate: Candidate, provider_name: str) -> tuple[ValidatedEndpoint, ...]:
+        """Call an upstream until a dialect is accepted: what was reached, and how it is spoken to.
 
-        A mock passes without being called. A probe waits for as long as the route's timeout allows, when that is set
-        and shorter. Raises NotPossibleNow with a text for the operator. Cancelling it ends the call under way.
+        A mock passes without being called. A probe waits for as long as the candidate's timeout allows, if it has one
+        that is shorter. Raises NotPossibleNow with a text for the operator. Cancelling it ends the call under way.
         """
-        candidate = route.candidate()
         probes = probes_for(candidate.protocols)
         if not probes:
             raise NotPossibleNow(

@@ -1,33 +1,40 @@
 """Whether providers answer: one cheap question each, over the data plane's own path to upstreams.
 
 No completion is asked for, so that looking burns no quota, and a local model is not loaded unless that is wanted. What
-was found stays for a while, however many ask.
+was found stays for a while, however many ask. Where a key lies in a file, the key of the moment is sent.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
+from pointsman.config.secrets import SecretUnreadable, read_secret
+from pointsman.core.attempts import ErrorCategory
 from pointsman.core.candidate import Candidate
 from pointsman.core.errors import RouterError, UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, KIB
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.core.provider import Provider
-from pointsman.core.route import Route
 from pointsman.proxy.backends.http import HttpBackend
 from pointsman.proxy.call import Call
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.upstream.pool import Pool
 from pointsman.proxy.upstream.resolve import Resolver
-from pointsman.routing.resolve import Unresolvable, resolve
+from pointsman.routing.members import member_of
+from pointsman.routing.resolve import Unresolvable
 from pointsman.store.interface import Store
 from pointsman.wire.request import RequestHead
 
 _PATH = "/v1/models"
 _MOST_TARGETS = 256
 """Of one account, by name; the others are not looked at."""
-HEALTHY, NOT_LOADED, UNREACHABLE, UNUSABLE = "healthy", "not_loaded", "unreachable", "unusable"
+OK, NOT_LOADED, UNREACHABLE, UNUSABLE = "ok", "not_loaded", "unreachable", "unusable"
+_READY = "ready"
+"""Of an engine's states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class HealthLimits:
 
     seconds: float = 5.0  # for one provider: unreachable
     keep_seconds: float = 30.0  # the same answer for whoever asks meanwhile
-    at_once: int = 8  # providers asked at the same time
+    at_once: int = 32  # providers asked at the same time
     body_bytes: int = 64 * KIB  # never read; what an upstream sends unasked is bounded
 
 
@@ -46,7 +53,9 @@ class Target:
 
     provider: str
     candidate: Candidate | None
-    """With the key that a request would be sent with; None when the record leads nowhere."""
+    """With the key that a request is sent with, unless that lies in a file; None when the record leads nowhere."""
+    key_file: str = ""
+    """Empty when the candidate carries its key, or needs none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class Found:
 
     provider: str
     status: str
-    """`healthy`, `auth_error`, `rate_limit`, `server_error`, `unexpected`, `unreachable`, `not_loaded`, `unusable`."""
+    """`ok`, a category of the operation log, or `unreachable`, `not_loaded`, `unusable`."""
     http_status: int | None = None
     latency_ms: int | None = None
     """Until the head of the answer."""
@@ -70,33 +79,56 @@ class Looked:
     found: tuple[Found, ...]
 
 
+def health_answer(looked: Looked) -> dict[str, Any]:
+    """What `/health/providers` tells; of a provider the first four fields are those that InferRouter's clients know."""
+    checked_at = datetime.fromtimestamp(int(looked.checked_at), UTC).isoformat().replace("+00:00", "Z")
+    return {"checked_at": checked_at, "providers": [_told(each) for each in looked.found]}
+
+
+def _told(found: Found) -> dict[str, Any]:
+    told = {"name": found.provider, "status": found.status}
+    optional = {"http_status": found.http_status, "latency_ms": found.latency_ms}
+    return {**told, **{name: value for name, value in optional.items() if value is not None}}
+
+
 Targets = Callable[[str], Awaitable[Sequence[Target]]]
 """The providers of an account."""
-LoadLocal = Callable[[Candidate], Awaitable[None]]
-"""Start a local model's engine and wait until it is ready. Raises RouterError."""
 
 
-async def cannot_load(candidate: Candidate) -> None:
-    """For a gateway without an engine. Raises UpstreamUnavailable."""
+async def _cannot_load(candidate: Candidate) -> None:
     raise UpstreamUnavailable("this gateway has no local engine")
 
 
-def stored_targets(store: Store) -> Targets:
-    """The providers that are stored, each as a route to it would be resolved."""
+@dataclass(frozen=True, slots=True)
+class LocalModels:
+    """What is known of the engines beside the gateway."""
+
+    load: Callable[[Candidate], Awaitable[object]]
+    """Start a model's engine and wait until it is ready. Raises RouterError."""
+    states: Callable[[], Mapping[str, str]]
+    """What each is doing, by the path of its model."""
+
+
+NO_LOCAL_MODELS = LocalModels(_cannot_load, dict)
+
+
+def targets_of_records(store: Store) -> Targets:
+    """The providers of the records, each as a chain would call it."""
 
     async def targets(account: str) -> Sequence[Target]:
         async with store.read() as reader:
             providers = await reader.providers(account, _MOST_TARGETS, 0)
-        return [Target(each.name, _candidate(each)) for each in providers]
+        return [_target(each) for each in providers]
 
     return targets
 
 
-def _candidate(provider: Provider) -> Candidate | None:
+def _target(provider: Provider) -> Target:
     try:
-        return resolve(Route(provider.account, "health", provider.name, ""), provider).candidate()
+        member = member_of(provider, "", forwards_model=True)
     except Unresolvable:
-        return None
+        return Target(provider.name, None)
+    return Target(provider.name, member.candidate, member.key_file)
 
 
 class ProviderHealth:
@@ -105,23 +137,24 @@ class ProviderHealth:
     def __init__(
         self,
         targets: Targets,
+        local: LocalModels = NO_LOCAL_MODELS,
         *,
-        load_local: LoadLocal = cannot_load,
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
         limits: HealthLimits = HealthLimits(),
     ) -> None:
         self._targets = targets
-        self._load_local = load_local
+        self._local = local
         self._wall_clock = wall_clock
         self._clock = clock
         self._limits = limits
         self._kept: dict[tuple[str, bool], tuple[float, Looked]] = {}
-        self._turn = asyncio.Lock()
+        self._turns: defaultdict[tuple[str, bool], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def look(self, account: str, *, load: bool = False) -> Looked:
         """How the account's providers are, as of at most `keep_seconds` ago. `load`: local models, too."""
-        async with self._turn:
+        # A look that loads a model may take minutes, and holds up none that does not.
+        async with self._turns[account, load]:
             now = self._clock()
             self._kept = {key: kept for key, kept in self._kept.items() if now - kept[0] < self._limits.keep_seconds}
             kept = self._kept.get((account, load))
@@ -133,7 +166,7 @@ class ProviderHealth:
 
     async def _look(self, targets: Sequence[Target], load: bool) -> tuple[Found, ...]:
         places = asyncio.Semaphore(self._limits.at_once)
-        with _upstreams(self._limits) as backend:
+        with upstreams(self._limits) as backend:
 
             async def one(target: Target) -> Found:
                 async with places:
@@ -149,22 +182,32 @@ class ProviderHealth:
             return Found(target.provider, UNUSABLE)
         scheme = candidate.endpoint.scheme
         if scheme == "mock":
-            return Found(target.provider, HEALTHY, latency_ms=0)
-        if scheme == "gguf" and not load:
-            return Found(target.provider, NOT_LOADED)
+            return Found(target.provider, OK, latency_ms=0)
         began = self._clock()
+        if scheme == "gguf":
+            word = await self._local_word(candidate, load)
+            latency = None if word != OK else round((self._clock() - began) * 1000)
+            return Found(target.provider, word, latency_ms=latency)
         try:
-            # A model takes as long as it takes; its supervisor bounds that.
-            async with asyncio.timeout(None if scheme == "gguf" else self._limits.seconds):
-                if scheme == "gguf":
-                    await self._load_local(candidate)
-                    status = None
-                else:
-                    status = await _status(candidate, backend)
+            if target.key_file:
+                candidate = replace(candidate, api_key=read_secret(target.key_file))
+            async with asyncio.timeout(self._limits.seconds):
+                status = await _status(candidate, backend)
+        except SecretUnreadable:
+            return Found(target.provider, ErrorCategory.AUTH_ERROR)
         except (TimeoutError, RouterError):
             return Found(target.provider, UNREACHABLE)
-        latency = round((self._clock() - began) * 1000)
-        return Found(target.provider, HEALTHY if status is None else _word(status), status, latency)
+        return Found(target.provider, _word(status), status, round((self._clock() - began) * 1000))
+
+    async def _local_word(self, candidate: Candidate, load: bool) -> str:
+        if not load:
+            return OK if self._local.states().get(candidate.endpoint.path) == _READY else NOT_LOADED
+        try:
+            # A model takes as long as it takes; its supervisor bounds that.
+            await self._local.load(candidate)
+        except RouterError:
+            return UNREACHABLE
+        return OK
 
 
 async def _status(candidate: Candidate, backend: HttpBackend) -> int:
@@ -178,16 +221,17 @@ async def _status(candidate: Candidate, backend: HttpBackend) -> int:
 
 def _word(status: int) -> str:
     if 200 <= status <= 299 or status in (404, 405):
-        return HEALTHY  # a server that has no list of models answers all the same
+        return OK  # a server that has no list of models answers all the same
     if status in (401, 402, 403):
-        return "auth_error"
+        return ErrorCategory.AUTH_ERROR
     if status == 429:
-        return "rate_limit"
-    return "server_error" if status >= 500 else "unexpected"
+        return ErrorCategory.RATE_LIMIT
+    return ErrorCategory.SERVER_ERROR if status >= 500 else ErrorCategory.UNKNOWN
 
 
 @contextmanager
-def _upstreams(limits: HealthLimits) -> Iterator[HttpBackend]:
+def upstreams(limits: HealthLimits) -> Iterator[HttpBackend]:
+    """The data plane's path to upstreams, with connections of its own that end with it."""
     bounds = replace(DEFAULT_LIMITS, response_body_bytes=limits.body_bytes)
     loop = asyncio.get_running_loop()
     sweep = Sweep(loop, bounds.sweep_seconds, loop.time)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pointsman.core.control_errors import InvalidRequest, NotFound, NotPossibleNow
+from pointsman.core.control_errors import DefinedInFile, InvalidRequest, NotFound, NotPossibleNow
 from pointsman.core.limits import MIB
 from pointsman.core.provider import Provider, ProviderDraft, changed, check_new
 from pointsman.store.interface import Store
@@ -88,6 +88,8 @@ class Providers:
             provider = await writer.provider(account, draft.name)
             if provider is None:
                 raise _no_provider(draft.name)
+            if provider.from_file:
+                raise DefinedInFile("provider", provider.name)
             provider = changed(provider, draft, self._clock())
             await writer.replace_provider(provider)
         self._say(f"provider {provider.name} of {account}: updated; changed: {_changed_keys(draft)}")
@@ -96,6 +98,9 @@ class Providers:
     async def delete(self, account: str, name: str, *, force: bool) -> Deletion:
         """Delete a record. Raises NotPossibleNow while routes use it, unless forced."""
         async with self._store.write() as writer:
+            provider = await writer.provider(account, name)
+            if provider is not None and provider.from_file:
+                raise DefinedInFile("provider", name)  # before anybody looks for routes to point elsewhere
             users = tuple(route.name for route in await writer.routes_to(account, name))
             if users and not force:
                 raise NotPossibleNow(

@@ -1,44 +1,36 @@
-"""Whom a stored route may ask, by the records of this moment, and whether they answer."""
+"""Whom a route may ask, by the records of this moment, and whether they answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
-from pointsman.core.control_errors import ControlError, NotPossibleNow
-from pointsman.core.route import ALIAS, CHAIN, Route, RouteCandidate, ValidatedEndpoint
-from pointsman.routing.resolve import ResolvedRoute
-from pointsman.routing.resolve_chain import ResolvedMember, members_of, resolve_member
+from pointsman.config.secrets import SecretUnreadable, read_secret
+from pointsman.core.attempts import Chain, Member
+from pointsman.core.candidate import Candidate
+from pointsman.core.control_errors import NotPossibleNow
+from pointsman.core.model_table import Target
+from pointsman.core.provider import Provider
+from pointsman.core.route import ALIAS, CHAIN, Route, ValidatedEndpoint
+from pointsman.routing.members import target_of
 from pointsman.store.interface import Reader
 
-Verify = Callable[[ResolvedRoute, str], Awaitable[tuple[ValidatedEndpoint, ...]]]
-"""Asks the upstream of a resolved route, of the provider with that name. Raises NotPossibleNow."""
+Verify = Callable[[Candidate, str], Awaitable[tuple[ValidatedEndpoint, ...]]]
+"""Asks an upstream, of the provider with that name. Raises NotPossibleNow."""
 _MOST_AT_ONCE = 32
 """Members that are verified together: the longest chain takes three rounds of 30 s, and our commands wait for 120."""
 _MOST_TOLD = 8
 """Members whose failure is told in full: a gRPC status has room for 8 KiB."""
+_GGUF = "gguf"
 
 
-async def resolved_members(reader: Reader, route: Route) -> tuple[ResolvedMember, ...]:
-    """All members of a route, or of the one that an alias leads to. Raises why the first of them cannot be used."""
-    route = await _followed(reader, route)
-    return tuple([await _resolved(reader, route, each) for each in members_of(route)])
+async def providers_of(reader: Reader, route: Route) -> Mapping[str, Provider]:
+    """The records that a direct route or a chain names, as far as there are any."""
+    found = [await reader.provider(route.account, name) for name in route.provider_names]
+    return {provider.name: provider for provider in found if provider is not None}
 
 
-async def usable_members(reader: Reader, route: Route) -> tuple[ResolvedMember, ...]:
-    """Those that can be used, at least one. Raises, when there is none, why the first cannot."""
-    route = await _followed(reader, route)
-    found: list[ResolvedMember] = []
-    problems: list[ControlError] = []
-    for each in members_of(route):
-        try:
-            found.append(await _resolved(reader, route, each))
-        except ControlError as error:
-            problems.append(error)
-    if not found:
-        raise problems[0]
-    return tuple(found)
-
-
-async def _followed(reader: Reader, route: Route) -> Route:
+async def followed(reader: Reader, route: Route) -> Route:
+    """The route that an alias leads to; any other is its own. Raises NotPossibleNow for one that leads nowhere."""
     if route.kind != ALIAS:
         return route
     target = await reader.route(route.account, route.target)
@@ -49,33 +41,58 @@ async def _followed(reader: Reader, route: Route) -> Route:
     return target
 
 
-async def _resolved(reader: Reader, route: Route, member: RouteCandidate) -> ResolvedMember:
-    provider = await reader.provider(route.account, member.provider_name)
-    if provider is None:
-        raise NotPossibleNow(
-            f"provider {member.provider_name[:64]!r} not found; create it first: pointsman provider create --name NAME"
-        )
-    return resolve_member(route, member, provider)
+async def members_of(reader: Reader, route: Route) -> tuple[Member, ...]:
+    """Whom a route may ask, the fallback last; an alias' are its target's. Raises why the first cannot be used."""
+    route = await followed(reader, route)
+    return _members(target_of(route, await providers_of(reader, route)))
 
 
-async def verify_members(
-    verify: Verify, route: Route, members: Sequence[ResolvedMember]
-) -> tuple[ValidatedEndpoint, ...]:
+async def usable_target(reader: Reader, route: Route) -> Target:
+    """What a direct route or a chain leads to, without those who cannot be used. Raises why, when there is nobody."""
+    return target_of(route, await providers_of(reader, route), left_out=_ignored)
+
+
+def _ignored(name: str, error: Exception) -> None:
+    """Told by whoever serves the chain."""
+
+
+def _members(target: Target) -> tuple[Member, ...]:
+    if isinstance(target, Chain):
+        return target.all_members
+    return (target if isinstance(target, Member) else Member(target.provider, target),)
+
+
+def protocols_of(target: Target) -> tuple[str, ...]:
+    """The dialects of all members."""
+    return tuple(dict.fromkeys(each for member in _members(target) for each in member.candidate.protocols))
+
+
+def called(members: Sequence[Member]) -> Sequence[object]:
+    """What a verification of them is about, to be compared; a timeout changes nothing of what an upstream is asked."""
+    return [(replace(each.candidate, timeout_seconds=0.0), each.key_file) for each in _reached(members)]
+
+
+def _reached(members: Sequence[Member]) -> Sequence[Member]:
+    """Those that are reached over a network. A model file is not loaded to verify it."""
+    return [each for each in members if each.candidate.endpoint.scheme != _GGUF]
+
+
+async def verify_members(verify: Verify, route: Route, members: Sequence[Member]) -> tuple[ValidatedEndpoint, ...]:
     """Ask every member that is reached over a network, several at once. Raises NotPossibleNow unless all answer.
 
-    A model file is not loaded for it.
+    A key that is in a file is read for it.
     """
     places = asyncio.Semaphore(_MOST_AT_ONCE)
-    asked = [(each.route, each.provider_name) for each in members if each.route is not None]
+    asked = _reached(members)
 
-    async def ask(resolved: ResolvedRoute, name: str) -> tuple[ValidatedEndpoint, ...] | NotPossibleNow:
+    async def ask(member: Member) -> tuple[ValidatedEndpoint, ...] | NotPossibleNow:
         async with places:
             try:
-                return await verify(resolved, name)
+                return await verify(_with_key(member), member.provider)
             except NotPossibleNow as error:
                 return error
 
-    answers = await asyncio.gather(*(ask(resolved, name) for resolved, name in asked))
+    answers = await asyncio.gather(*map(ask, asked))
     failures = [each for each in answers if isinstance(each, NotPossibleNow)]
     if failures and route.kind != CHAIN and len(members) == 1:
         raise failures[0]
@@ -87,3 +104,16 @@ async def verify_members(
             "--no-verify"
         )
     return tuple(endpoint for each in answers if not isinstance(each, NotPossibleNow) for endpoint in each)
+
+
+def _with_key(member: Member) -> Candidate:
+    """Raises NotPossibleNow for a key file that cannot be used."""
+    if not member.key_file:
+        return member.candidate
+    try:
+        return replace(member.candidate, api_key=read_secret(member.key_file))
+    except SecretUnreadable as error:
+        raise NotPossibleNow(
+            f"cannot verify provider {member.provider}: its key file {error}, or store the route unverified with "
+            "--no-verify"
+        ) from None

@@ -7,7 +7,14 @@ again for every bundle.
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
-from pointsman.core.control_errors import AlreadyExists, ControlError, InvalidRequest, NotFound, NotPossibleNow
+from pointsman.core.control_errors import (
+    AlreadyExists,
+    ControlError,
+    DefinedInFile,
+    InvalidRequest,
+    NotFound,
+    NotPossibleNow,
+)
 from pointsman.core.route import (
     ALIAS,
     CHAIN,
@@ -18,10 +25,8 @@ from pointsman.core.route import (
     RouteCandidate,
     ValidatedEndpoint,
 )
-from pointsman.gateway.route_members import Verify, resolved_members, usable_members, verify_members
+from pointsman.gateway.route_members import Verify, called, followed, members_of, usable_target, verify_members
 from pointsman.gateway.route_rules import check_route, tidied
-from pointsman.routing.resolve_chain import ResolvedMember
-from pointsman.routing.revision import revision
 from pointsman.store.interface import Reader, Store
 
 _MOST_ROUNDS = 8
@@ -99,7 +104,10 @@ class Routes:
         check_route(route)
 
         async def wanted(reader: Reader) -> Route:
-            if target.is_new and await reader.route(account, route.name) is not None:
+            existing = await reader.route(account, route.name)
+            if existing is not None and existing.from_file:
+                raise DefinedInFile("route", route.name)
+            if target.is_new and existing is not None:
                 raise AlreadyExists(f"route {route.name} exists; 'pointsman route update {route.name}' changes it")
             return route
 
@@ -114,6 +122,8 @@ class Routes:
             route = await reader.route(account, name)
             if route is None:
                 raise _no_route(name)
+            if route.from_file:
+                raise DefinedInFile("route", name)
             edited = edit.of(route)
             check_route(edited)
             return edited
@@ -122,19 +132,19 @@ class Routes:
 
     async def _change(self, wanted: Callable[[Reader], Awaitable[Route]], verify: bool) -> RouteChange:
         """Write what is wanted, if what it resolves to at that moment is what was verified."""
-        verified = ""
+        verified: Sequence[object] = ()
         endpoints: tuple[ValidatedEndpoint, ...] = ()
         for _ in range(_MOST_ROUNDS):
             if verify:
                 async with self._store.read() as reader:
                     route = await wanted(reader)
-                    members = await resolved_members(reader, route)
-                verified = _called(members)
+                    members = await members_of(reader, route)
+                verified = called(members)
                 endpoints = await verify_members(self._verify, route, members)
             async with self._store.write() as writer:
                 route = await wanted(writer)
-                members = await resolved_members(writer, route)
-                if verify and _called(members) != verified:
+                members = await members_of(writer, route)
+                if verify and called(members) != verified:
                     continue
                 stored = await writer.put_route(route)
             self._say(
@@ -169,7 +179,7 @@ class Routes:
         """Why the route cannot be used at present; empty when it can. A chain can while one of its members can."""
         async with self._store.read() as reader:
             try:
-                await usable_members(reader, route)
+                await usable_target(reader, await followed(reader, route))
             except ControlError as error:
                 return error.text
         return ""
@@ -180,12 +190,6 @@ class Routes:
             return route
         async with self._store.read() as reader:
             return await reader.route(route.account, route.target) or route
-
-
-def _called(members: Sequence[ResolvedMember]) -> str:
-    """What a verification is about: a timeout changes nothing of what an upstream is asked."""
-    called = [each.route for each in members if each.route is not None]
-    return revision(b"", [replace(each, timeout_seconds=0) for each in called])
 
 
 def _told(route: Route) -> str:

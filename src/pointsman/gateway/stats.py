@@ -1,64 +1,77 @@
-"""How much of each provider's quota is used now, and when it will run dry at this pace. Pure: counters are given."""
+"""What `/stats/live` tells: every provider with its quota, from its record, and what is used of it, from the ledger.
 
-from dataclasses import dataclass
+How a row is computed is `proxy.live_quotas`'; the paths are those of `rest.watching` and `data_watching`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pointsman.core.quota import Counters, Quota, QuotaKey
+from pointsman.core.provider import Provider
+from pointsman.core.quota import UNLIMITED, Quota, QuotaKey
+from pointsman.proxy.ledger import QuotaLedger
+from pointsman.proxy.live_quotas import LiveQuota, live_quotas
+from pointsman.routing.members import quota_of
+from pointsman.routing.resolve import Unresolvable
+from pointsman.store.interface import Store
 
-_LEAST_SECONDS = 60.0
-"""Of a day before a pace is told: the first request of a day says nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveRow:
-    """One provider as of `now`; all times are seconds since the epoch."""
-
-    key: QuotaKey
-    quota: Quota
-    counters: Counters
-    now: float
-    day_starts: float
-    """Midnight in the quota's time zone."""
-    day_ends: float
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether it would be passed over now."""
-        quota, counters = self.quota, self.counters
-        return (
-            counters.exhausted_until > self.now
-            or 0 < quota.daily_requests <= counters.daily
-            or 0 < quota.requests_per_minute <= counters.minute
-        )
-
-    @property
-    def runs_dry_at(self) -> float | None:
-        """When the day's quota ends if requests go on as they came since midnight; None: not before it is renewed."""
-        limit, used = self.quota.daily_requests, self.counters.daily
-        elapsed = self.now - self.day_starts
-        if not limit or not used:
-            return None
-        if used >= limit:
-            return self.now
-        if elapsed < _LEAST_SECONDS:
-            return None
-        at = self.now + (limit - used) * elapsed / used
-        return at if at < self.day_ends else None
+MOST_ROWS = 1000
+"""Of one account, by name: as many providers as a file may define."""
+LiveRows = Callable[[], Awaitable[Sequence[LiveQuota]]]
+"""Every provider of every account, with its counters as of now. Raises ControlError when the store is away."""
 
 
-def live_answer(row: LiveRow) -> dict[str, Any]:
-    """What `/stats/live` tells of it."""
+async def no_rows() -> Sequence[LiveQuota]:
+    """For a gateway that counts nothing."""
+    return ()
+
+
+def rows_of_records(store: Store, ledger: QuotaLedger, clock: Callable[[], float]) -> LiveRows:
+    """Rows by account and name. Records are read again when the store has changed; `clock`: seconds since the epoch."""
+    known: dict[QuotaKey, Quota] = {}
+    seen = -1
+
+    async def rows() -> Sequence[LiveQuota]:
+        nonlocal known, seen
+        generation = await store.generation()
+        if generation != seen:
+            known, seen = await _quotas(store), generation
+        return live_quotas(ledger, known, clock())
+
+    return rows
+
+
+async def _quotas(store: Store) -> dict[QuotaKey, Quota]:
+    async with store.read() as reader:
+        return {
+            QuotaKey(account.name, provider.name): _quota(provider)
+            for account in await reader.accounts()
+            for provider in await reader.providers(account.name, MOST_ROWS, 0)
+        }
+
+
+def _quota(provider: Provider) -> Quota:
+    try:
+        return quota_of(provider)
+    except Unresolvable:  # no chain uses such a record, so that nothing is counted; `/health/providers` tells it
+        return UNLIMITED
+
+
+def live_answer(rows: Sequence[LiveQuota], account: str) -> dict[str, Any]:
+    """Those of an account; the first six fields of a row are those that InferRouter's clients know."""
+    return {"providers": [_told(row) for row in rows if row.key.account == account]}
+
+
+def _told(row: LiveQuota) -> dict[str, Any]:
     return {
-        "account": row.key.account,
         "provider_name": row.key.provider,
         "daily_limit": row.quota.daily_requests,
         "daily_count": row.counters.daily,
         "rpm_limit": row.quota.requests_per_minute,
         "rpm_window_count": row.counters.minute,
         "is_exhausted": row.is_exhausted,
-        "exhausted_until": _time(row.counters.exhausted_until or None),
-        "resets_at": _time(row.day_ends),
+        "exhausted_until": _time(row.exhausted_until or None),
+        "resets_at": _time(row.day.end),
         "runs_dry_at": _time(row.runs_dry_at),
     }
 

@@ -1,26 +1,25 @@
 """What an operator watches a gateway by, as one object: what the control listener's paths call, and its composition."""
 
+import asyncio
 import contextlib
+import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 
+from pointsman.core.control_errors import InvalidRequest, NotFound
 from pointsman.core.version import VERSION
-from pointsman.events.operations_file import DEFAULT_KEEP_DAYS, operation_files
+from pointsman.data_plane import LocalEngines
+from pointsman.events.operations_file import DEFAULT_KEEP_DAYS, DayPieces, operation_files, read_day
 from pointsman.events.operations_record import OperationJournal
 from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.metrics import Gauges, Metrics
-from pointsman.gateway.provider_health import LoadLocal, ProviderHealth, Targets, cannot_load
-from pointsman.gateway.stats import LiveRow
+from pointsman.gateway.provider_health import NO_LOCAL_MODELS, LocalModels, ProviderHealth, Targets
+from pointsman.gateway.stats import LiveRows, no_rows
 
-LiveRows = Callable[[], Awaitable[Sequence[LiveRow]]]
-"""Every provider of every account, with its counters as of now."""
-
-
-async def no_rows() -> Sequence[LiveRow]:
-    """For a gateway that counts nothing."""
-    return ()
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,8 @@ class Sources:
     open_connections: Callable[[], int]
     """Of clients, at the data listener."""
     live_rows: LiveRows = no_rows
-    load_local: LoadLocal = cannot_load
+    engines: LocalEngines | None = None
+    """Of local models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,32 @@ class Watching:
     metrics_are_open: bool = False
     """Whether `/metrics` is for anyone who reaches the listener; otherwise it takes the admin's token."""
 
+    async def history(self, day: str | None) -> DayPieces:
+        """The operation log of a day, `YYYY-MM-DD` in UTC, or of today. Raises InvalidRequest and NotFound."""
+        wanted = datetime.fromtimestamp(self.journal.wall_clock(), UTC).date() if day is None else _parsed(day)
+        self.journal.flush()
+        try:
+            return await asyncio.to_thread(read_day, self.directory, wanted)
+        except OSError:
+            raise NotFound(f"there is no log of {wanted.isoformat()}; days begin and end in UTC") from None
+
     async def scrape(self) -> bytes:
         """The answer to Prometheus."""
         self.journal.flush()
         sources = self.sources
         store_up = await sources.store_up()
         rows = await sources.live_rows() if store_up else ()
-        return self.metrics.exposition(Gauges(rows, store_up, self.events_lost(), sources.open_connections()))
+        engines = sources.engines.states() if sources.engines is not None else {}
+        return self.metrics.exposition(Gauges(rows, store_up, self.events_lost(), sources.open_connections(), engines))
+
+
+def _parsed(day: str) -> date:
+    if _DATE.fullmatch(day):
+        try:
+            return date.fromisoformat(day)
+        except ValueError:
+            pass
+    raise InvalidRequest("date is no day; write it as ?date=2026-12-01")
 
 
 @contextlib.contextmanager
@@ -81,7 +100,7 @@ def watching(
         metrics = Metrics(VERSION)
         journal = OperationJournal(lines, [metrics], wall_clock=time.time, clock=time.monotonic)
         stack.callback(journal.flush)
-        health = ProviderHealth(
-            sources.targets, load_local=sources.load_local, wall_clock=time.time, clock=time.monotonic
-        )
+        engines = sources.engines
+        local = NO_LOCAL_MODELS if engines is None else LocalModels(engines.find, engines.states)
+        health = ProviderHealth(sources.targets, local, wall_clock=time.time, clock=time.monotonic)
         yield Watching(journal, directory, sources, health, metrics, lambda: lines.lost, metrics_are_open)

@@ -20,7 +20,7 @@ class Answering:
     """Writes answers. Stateless but for what is derived from candidates once."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._lines = CandidateCache(_candidate_lines)
 
     async def answer(
@@ -38,7 +38,7 @@ class Answering:
             return
         relay = self.commit(response, candidate, minor, client, record)
         try:
-            self.ended(response, relay, await response.relay(relay), record)
+            self.ended(relay, await response.relay(relay), record)
         finally:
             self.note(response, relay, record)
 
@@ -47,12 +47,14 @@ class Answering:
     ) -> Relay:
         """What the body goes into from now on."""
         own = self._begin(response, candidate, record)
-        relay = Relay(client, response.head, own, minor=minor, protocol=record.protocol, limits=self._limits)
+        if response.head.is_event_stream and record.operation is not None:
+            record.operation.stream_started()
+        relay = Relay(client, response.head, own, minor=minor, protocol=record.protocol, limits=self.limits)
         client.attach(response)
         return relay
 
     def _begin(self, response: Response, candidate: Candidate, record: Record) -> bytes:
-        record.status = response.head.status
+        record.status, record.is_answered = response.head.status, True
         own = own_lines(record.request_id, record.attempts) + self._lines.get(candidate)
         if record.is_fallback and candidate.endpoint.scheme == "gguf":
             own += b"x-pointsman-fallback: local\r\n"
@@ -60,20 +62,21 @@ class Answering:
             own = own_lines_of_two(own, response.head)
         return own
 
-    def ended(self, response: Response, relay: Relay, truncated: str, record: Record) -> None:
-        """The body has ended, or was cut for a reason."""
+    def ended(self, relay: Relay, truncated: str, record: Record) -> None:
+        """No more of the body will come: it was cut if there is a reason."""
         if truncated:
             relay.truncate(truncated)
             record.truncate(truncated)
-        else:
-            record.answered(record.status, unfinished=response.head.is_event_stream and not relay.meter.finished())
 
     def note(self, response: Response, relay: Relay, record: Record) -> None:
         """Note what went through, on every exit."""
         record.sent = relay.sent
         record.meter = relay.meter
-        # SDKs hang up on the last event, without waiting for the end of the body.
-        record.heard_out = response.head.is_event_stream and relay.meter.last_event_passed()
+        streams = response.head.is_event_stream
+        if relay.ended:
+            record.answered(record.status, unfinished=streams and not relay.meter.finished())
+        # SDKs hang up on the last event, without waiting for the end of the body; others on its end, before we look up.
+        record.heard_out = relay.ended or (streams and relay.meter.last_event_passed())
 
 
 def _candidate_lines(candidate: Candidate) -> bytes:

@@ -11,7 +11,7 @@ from pointsman.wire.response import ResponseHead
 class Call:
     """One attempt at one candidate. Not a dataclass: one is made per request, on the hot path."""
 
-    __slots__ = ("body", "candidate", "head", "path", "protocol")
+    __slots__ = ("body", "candidate", "head", "keeps_model", "path", "protocol")
 
     def __init__(self, candidate: Candidate, protocol: str, head: RequestHead, path: str, body: bytes) -> None:
         self.candidate = candidate
@@ -21,6 +21,8 @@ class Call:
         self.path = path
         """With the query, as sent."""
         self.body = body
+        self.keeps_model = False
+        """Whether the body names the candidate's model already, and is sent as it is."""
 
 
 class Response(Flow, Protocol):

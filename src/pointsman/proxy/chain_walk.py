@@ -6,30 +6,34 @@ the bytes are sent, and what was reserved for an attempt that failed is given ba
 
 import asyncio
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from random import Random
 
 from pointsman.config.secrets import SecretUnreadable
-from pointsman.core.attempts import Chain, ErrorCategory, Member, Skipped
+from pointsman.core.attempts import Chain, ErrorCategory, Member, Plan, Skipped
 from pointsman.core.errors import UpstreamError
 from pointsman.core.model_errors import NoProviderAvailable
 from pointsman.core.quota import Counters, QuotaKey
-from pointsman.events.record import Record
+from pointsman.events.operations_record import Operation
+from pointsman.events.record import Record, reason_of_status
 from pointsman.proxy.answering import Answering
 from pointsman.proxy.call import Backend, Call, Response
 from pointsman.proxy.client_connection import ClientConnection
+from pointsman.proxy.deadline import Deadline
+from pointsman.proxy.error_answer import read_whole
+from pointsman.proxy.forwarded_models import ForwardedModels, model_to_forward
 from pointsman.proxy.ledger import LedgerUnavailable, QuotaLedger, Reservation
 from pointsman.proxy.member_keys import MemberKeys
 from pointsman.proxy.preview import Preview
-from pointsman.proxy.relay import Collector, Relay
-from pointsman.proxy.upstream.exchange import IDLE, BodySink
+from pointsman.proxy.relay import Relay
 from pointsman.routing.chain_plan import earliest_recovery, exhausted, plan
 from pointsman.routing.outcome import classify, may_retry, needs_body
-from pointsman.routing.recovery import may_ask_again_at
+from pointsman.routing.recovery import SHORTEST_WAIT, may_ask_again_at
 from pointsman.routing.strategies import NO_STATE, StrategyState
 from pointsman.wire.request import Request
-from pointsman.wire.response import ResponseHead
 
-_ERROR_BODY_SECONDS = 5.0
+_FORWARDED_SCHEMES = ("http", "https")
+"""Who is sent the client's model where a chain forwards it; what answers here itself keeps its own name."""
 
 
 class Chains:
@@ -40,6 +44,7 @@ class Chains:
         backends: Mapping[str, Backend],
         ledger: QuotaLedger,
         answering: Answering,
+        keys: MemberKeys,
         *,
         now: Callable[[], float],
         rng: Random,
@@ -47,12 +52,17 @@ class Chains:
         self.backends = backends
         self.ledger = ledger
         self.answering = answering
+        self.keys = keys
+        self.forwarded = ForwardedModels()
         self.now = now
         self.rng = rng
-        self.keys = MemberKeys()
         self._states: dict[tuple[str, str], StrategyState] = {}
 
-    def planned(self, chain: Chain, protocol: str) -> tuple[list[Member], list[Skipped]]:
+    def state_of(self, chain: Chain) -> StrategyState:
+        """What its strategy remembers now."""
+        return self._states.get((chain.account, chain.name), NO_STATE)
+
+    def planned(self, chain: Chain, protocol: str) -> Plan:
         """Whom to try, and whom not; the strategy is asked once."""
         now = self.now()
 
@@ -61,72 +71,134 @@ class Chains:
 
         key = (chain.account, chain.name)
         made, self._states[key] = plan(chain, protocol, counters, now, self._states.get(key, NO_STATE), self.rng)
-        return list(made.attempts), list(made.skipped)
+        return made
 
 
 class ChainWalk:
     """One request's way through a chain."""
 
-    def __init__(self, chains: Chains, chain: Chain, client: ClientConnection, record: Record) -> None:
+    def __init__(
+        self,
+        chains: Chains,
+        chain: Chain,
+        client: ClientConnection,
+        record: Record,
+        operation: Operation | None = None,
+    ) -> None:
         self._chains = chains
         self._chain = chain
         self._client = client
         self._record = record
+        self._operation = operation
         self._skipped: list[Skipped] = []
-        self._used = False
-        """Whether the place that was reserved for this attempt counts."""
+        """Who was not tried, and who was in vain."""
+        self._reasons: list[str] = []
+        self._member: Member | None = None
+        self._model: str | None = None
+        """The client's, to be sent instead of each member's own."""
+        self._detail = ""
+        self._until = 0.0
+        """When the provider of this attempt may be asked again."""
+        self._place: Reservation | None = None
+        """What is given back unless this attempt succeeds."""
 
     async def run(self, request: Request, path: str) -> None:
-        """Answer the request. Raises NoProviderAvailable when nothing is left."""
-        attempts, self._skipped = self._chains.planned(self._chain, self._record.protocol)
+        """Answer the request. Raises NoProviderAvailable when nothing is left, and RequestRejected."""
+        if self._chain.forwards_model:
+            self._model = model_to_forward(request.body, self._chain)
+        plan = self._chains.planned(self._chain, self._record.protocol)
+        self._skipped += plan.skipped
+        self._reasons += [f"{each.provider} {each.reason}" for each in plan.skipped]
+        if self._operation is not None:
+            self._operation.ordering(plan)
         try:
-            async with asyncio.timeout(self._chain.request_timeout_seconds) as patience:
-                for place, member in enumerate(attempts):
+            with Deadline(self._chain.request_timeout_seconds) as patience:
+                for member, following in zip_longest(plan.attempts, plan.attempts[1:]):
                     call = Call(member.candidate, self._record.protocol, request.head, path, request.body)
-                    if await self._try(member, call, patience, others=place + 1 < len(attempts)):
+                    if await self._try(member, following, call, patience):
                         return
         except TimeoutError:
-            if not patience.expired():
+            if not patience.expired or self._member is None:
                 raise
-        until = earliest_recovery(self._skipped, self._chains.now())
-        raise NoProviderAvailable(until - self._chains.now() if until is not None else None)
+            self._detail = "no answer within the route's request_timeout"
+            self._note_failure(self._member, ErrorCategory.SERVER_ERROR, None)
+        now = self._chains.now()
+        until = earliest_recovery(self._skipped, now)
+        raise NoProviderAvailable(
+            until - now if until is not None else None, f"nobody left: {'; '.join(self._reasons)}"
+        )
 
-    async def _try(self, member: Member, call: Call, patience: asyncio.Timeout, *, others: bool) -> bool:
+    async def _try(self, member: Member, following: Member | None, call: Call, patience: Deadline) -> bool:
         """Whether the client has its answer now. One more try at once, where the outcome allows it."""
+        self._member = member
         for attempt in (1, 2):
-            reservation = await self._reserve(member)
-            if reservation is None:
+            place = await self._reserve(member)
+            if isinstance(place, Skipped):
+                self._pass_over(place, following)
                 return False
-            self._used = False
+            self._place = place
             try:
-                failure, status = await self._attempt(member, call, patience, others=others)
+                failure, status = await self._attempt(member, call, patience, others=following is not None)
             finally:
-                if not self._used:
-                    # Shielded: whoever goes away must not keep a place that was not used.
-                    await asyncio.shield(self._chains.ledger.release(reservation))
+                if self._place is not None:
+                    await self._give_back()
             if failure is None:
                 return True
-            if not may_retry(failure, status, attempt):
+            again = may_retry(failure, status, attempt)
+            self._note_failure(member, failure, member if again else following)
+            if not again:
                 return False
         return False
 
-    async def _reserve(self, member: Member) -> Reservation | None:
+    async def _reserve(self, member: Member) -> Reservation | Skipped | None:
+        """A place, or None where none can be counted and none is needed; or why the member is not tried."""
+        if self._model is None and not member.candidate.model and member.candidate.endpoint.scheme != "mock":
+            return Skipped(member.provider, "no_model")
         ledger, now = self._chains.ledger, self._chains.now()
         key = QuotaKey(self._chain.account, member.provider)
         try:
             reservation = await ledger.reserve(key, member.quota, now)
         except LedgerUnavailable as error:
             # What cannot be counted is not sent: a quota that is overrun can cost money, an answer that is late cannot.
-            self._record.detail = f"the quota of {member.provider} cannot be counted: {error}"
-            self._skipped.append(Skipped(member.provider, "uncounted"))
-            return None
-        if reservation is None:
-            reason = exhausted(member, ledger.counters(key, member.quota, now), now)
-            self._skipped.append(reason or Skipped(member.provider, "exhausted"))
-        return reservation
+            self._detail = str(error)
+            if member.quota.is_limited:
+                return Skipped(member.provider, "uncounted", now + SHORTEST_WAIT)
+            return exhausted(member, ledger.counters(key, member.quota, now), now)
+        if reservation is not None:
+            return reservation
+        reason = exhausted(member, ledger.counters(key, member.quota, now), now)
+        return reason or Skipped(member.provider, "exhausted", now + SHORTEST_WAIT)
+
+    async def _give_back(self) -> None:
+        place, self._place = self._place, None
+        if place is not None:
+            # Shielded: whoever goes away must not keep a place that was not used.
+            await asyncio.shield(self._chains.ledger.release(place))
+
+    def _pass_over(self, skipped: Skipped, following: Member | None) -> None:
+        """Note a member that is not called."""
+        self._skipped.append(skipped)
+        self._reasons.append(f"{skipped.provider} {skipped.reason}{self._take_detail()}")
+        if self._operation is not None:
+            self._operation.skipped(skipped, following)
+
+    def _note_failure(self, member: Member, failure: ErrorCategory, following: Member | None) -> None:
+        """Note an attempt that failed, or could not be made, and who is next: the same again, another, or nobody."""
+        self._reasons.append(f"{member.provider} {failure}{self._take_detail()}")
+        if following is not member:
+            until, self._until = self._until, 0.0
+            if failure is ErrorCategory.SERVER_ERROR:
+                until = self._chains.now() + SHORTEST_WAIT
+            self._skipped.append(Skipped(member.provider, failure.value, until))
+        if self._operation is not None:
+            self._operation.attempt_failed(member, failure.value, following)
+
+    def _take_detail(self) -> str:
+        detail, self._detail = self._detail, ""
+        return f" ({detail})" if detail else ""
 
     async def _attempt(
-        self, member: Member, call: Call, patience: asyncio.Timeout, *, others: bool
+        self, member: Member, call: Call, patience: Deadline, *, others: bool
     ) -> tuple[ErrorCategory | None, int]:
         """What came of it (None: the client has its answer), and the status; 0 where none came."""
         record = self._record
@@ -135,107 +207,78 @@ class ChainWalk:
         try:
             call.candidate = self._chains.keys.candidate(member)
         except SecretUnreadable as error:
-            record.detail = str(error)
-            self._skipped.append(Skipped(member.provider, "auth_error"))
+            self._detail = str(error)
             return ErrorCategory.AUTH_ERROR, 0
+        scheme = call.candidate.endpoint.scheme
+        if self._model is not None and scheme in _FORWARDED_SCHEMES:
+            call.candidate = self._chains.forwarded.candidate(call.candidate, self._model)
+            call.keeps_model = True
         record.candidate = call.candidate
         record.attempts += 1
+        if self._operation is not None:
+            self._operation.attempting(member, call.candidate.model)
         try:
-            response = await self._chains.backends[call.candidate.endpoint.scheme].open(call)
+            response = await self._chains.backends[scheme].open(call)
         except UpstreamError as error:
-            record.detail = error.detail
+            self._detail = error.detail
             return ErrorCategory.SERVER_ERROR, 0
         try:
             status = response.head.status
             if not 200 <= status <= 299:
                 return await self._failed(response, member, call, patience)
-            self._used = True  # as the upstream counts it, even if the client goes away now
             if others and response.head.is_event_stream:
-                return await self._look_first(response, member, call, patience)
-            await self._commit(response, member, call, patience)
+                return await self._look_first(response, call, patience)
+            self._place = None  # as the upstream counts it, even if the client goes away now
+            await self._commit(response, call, patience)
             return None, status
         finally:
             response.close()
 
-    async def _commit(self, response: Response, member: Member, call: Call, patience: asyncio.Timeout) -> None:
-        patience.reschedule(None)
+    async def _commit(self, response: Response, call: Call, patience: Deadline) -> None:
+        patience.lift()
         minor = call.head.minor
         await self._chains.answering.answer(response, call.candidate, minor, self._client, self._record)
 
-    async def _look_first(
-        self, response: Response, member: Member, call: Call, patience: asyncio.Timeout
-    ) -> tuple[ErrorCategory | None, int]:
+    async def _look_first(self, response: Response, call: Call, patience: Deadline) -> tuple[ErrorCategory | None, int]:
         """A stream that begins with an error, or ends before it has begun, was no answer."""
         answering, record = self._chains.answering, self._record
 
         def commit() -> Relay:
-            patience.reschedule(None)
+            patience.lift()
             return answering.commit(response, call.candidate, call.head.minor, self._client, record)
 
-        preview = Preview(commit, response.abandon)
+        place, self._place = self._place, None  # as the upstream counts it, even if the client goes away now
+        preview = Preview(commit, response.abandon, answering.limits.first_event_bytes)
         try:
             truncated = await response.relay(preview)
             if preview.relay is None:
-                self._used = False
-                record.detail = "the event stream began with an error, or ended before its first event"
+                self._place = place
+                self._detail = "the event stream began with an error, or ended before its first event"
                 return ErrorCategory.SERVER_ERROR, 0
-            answering.ended(response, preview.relay, truncated, record)
+            answering.ended(preview.relay, truncated, record)
             return None, response.head.status
         finally:
             if preview.relay is not None:
                 answering.note(response, preview.relay, record)
 
     async def _failed(
-        self, response: Response, member: Member, call: Call, patience: asyncio.Timeout
+        self, response: Response, member: Member, call: Call, patience: Deadline
     ) -> tuple[ErrorCategory | None, int]:
         """An answer that is no success: the client's if the request is at fault, else a reason to go on."""
-        status, body = response.head.status, b""
+        status, body, limits = response.head.status, b"", self._chains.answering.limits
+        self._detail = f"status {status}"
         if needs_body(status, member):
-            response = await _read_whole(response)
-            body = response.body
+            whole = response = await read_whole(response, limits.error_body_seconds)
+            body = whole.body if len(whole.body) <= limits.error_body_bytes else b""
         category = classify(status, body, member)
         if category is None or category is ErrorCategory.REQUEST_REJECTED:
-            await self._commit(response, member, call, patience)
+            await self._give_back()  # first: a client that has its answer may go, and is not waited for
+            await self._commit(response, call, patience)
+            if self._record.reason == reason_of_status(status):  # it went through whole, whatever the status says
+                self._record.reason = ErrorCategory.REQUEST_REJECTED.value
             return None, status
         if category is ErrorCategory.RATE_LIMIT:
             now = self._chains.now()
-            until = may_ask_again_at(response.head.fields, member.quota, now)
-            await self._chains.ledger.exhaust(QuotaKey(self._chain.account, member.provider), until, now)
-            self._skipped.append(Skipped(member.provider, "exhausted", until))
+            self._until = may_ask_again_at(response.head.fields, member.quota, now)
+            await self._chains.ledger.exhaust(QuotaKey(self._chain.account, member.provider), self._until, now)
         return category, status
-
-
-class _Whole:
-    """An answer that has been read, to be told apart by its body, and may still be the client's."""
-
-    def __init__(self, head: ResponseHead, body: bytes, truncated: str) -> None:
-        self.head = head
-        self.body = body
-        self._truncated = truncated
-
-    async def relay(self, sink: BodySink) -> str:
-        """All that came."""
-        sink.body(self.body, last=not self._truncated)
-        return self._truncated
-
-    def pause(self) -> None:
-        """Nothing is on the way."""
-
-    def resume(self) -> None:
-        """Nothing is on the way."""
-
-    def abandon(self) -> None:
-        """Nothing is on the way."""
-
-    def close(self) -> None:
-        """It is whoever read it that lets go."""
-
-
-async def _read_whole(response: Response) -> _Whole:
-    collector = Collector()
-    try:
-        async with asyncio.timeout(_ERROR_BODY_SECONDS):
-            truncated = await response.relay(collector)
-    except TimeoutError:
-        truncated = IDLE
-    return _Whole(response.head, collector.value(), truncated)

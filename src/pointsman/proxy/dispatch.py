@@ -5,13 +5,16 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import cast
 
-from pointsman.core.attempts import Chain
+from pointsman.config.secrets import SecretUnreadable
+from pointsman.core.attempts import Chain, Member
 from pointsman.core.candidate import Candidate
-from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol
-from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED, INTERNAL_ERROR
+from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol, UpstreamUnavailable
+from pointsman.core.event_kinds import INFER_CANCELLED, INTERNAL_ERROR
 from pointsman.core.fault_place import fault_place
 from pointsman.core.limits import Limits
 from pointsman.events.operation_log import OperationLog
+from pointsman.events.operations import Subject
+from pointsman.events.operations_record import Operation, OperationJournal
 from pointsman.events.printable import told_authority
 from pointsman.events.record import Record, Refusal, failed_handshake, peer_of, reason_of, refusal_kind
 from pointsman.proxy.answering import Answering
@@ -19,9 +22,12 @@ from pointsman.proxy.call import Backend, Call
 from pointsman.proxy.chain_walk import Chains, ChainWalk
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.ledger import QuotaLedger
+from pointsman.proxy.member_keys import MemberKeys
 from pointsman.proxy.reception import Admitted, Reception
 from pointsman.proxy.stages import NO_STAGES, Stages
 from pointsman.proxy.turns import Turns
+from pointsman.routing.pattern import dialect_of
+from pointsman.routing.strategies import NO_STATE, StrategyState
 from pointsman.wire.handshake import explain_handshake
 from pointsman.wire.request import Request, RequestHead
 
@@ -53,10 +59,17 @@ class Dispatcher:
         self._answering = Answering(limits)
         self._chains: Chains | None = None
         self.pass_stages(NO_STAGES)
+        self._journal: OperationJournal | None = None
 
-    def serve_chains(self, ledger: QuotaLedger, rng: Random) -> None:
-        """Serve chains too, their quotas counted by a ledger."""
-        self._chains = Chains(self._backends, ledger, self._answering, now=lambda: self._log.now, rng=rng)
+    def serve_chains(self, ledger: QuotaLedger, rng: Random, journal: OperationJournal | None = None) -> None:
+        """Serve chains too, their quotas counted by a ledger. What becomes of requests is told to a journal."""
+        self._journal = journal
+        keys = MemberKeys(self._log.say)
+        self._chains = Chains(self._backends, ledger, self._answering, keys, now=lambda: self._log.now, rng=rng)
+
+    def state_of(self, chain: Chain) -> StrategyState:
+        """What a chain's strategy remembers now."""
+        return NO_STATE if self._chains is None else self._chains.state_of(chain)
 
     def pass_stages(self, stages: Stages) -> None:
         """Ask these around each request from now on."""
@@ -68,11 +81,12 @@ class Dispatcher:
 
     def refused(self, error: RouterError, head: RequestHead | None) -> bytes:
         """Note a request that was never served, and answer it."""
-        refusal = self._refusal(error, inside=True)
+        refusal, protocol = self._refusal(error, inside=True), ""
         if head is not None:
             refusal.method, refusal.path = head.method, head.target
+            protocol = dialect_of(head.target)
         self._log.append(refusal)
-        return self._reception.error_answer(error, refusal.request_id, 0, protocol="", keep_alive=False)
+        return self._reception.error_answer(error, refusal.request_id, 0, protocol=protocol, keep_alive=False)
 
     def refused_connection(self, error: RouterError, peer: object) -> bytes:
         """Note a client that did not get as far as the door, and answer it."""
@@ -109,7 +123,7 @@ class Dispatcher:
         except RouterError as error:
             self._answer_error(error, client, record)
         except asyncio.CancelledError:
-            if record.kind is not INFER_COMPLETED or not record.heard_out:
+            if not record.heard_out:
                 record.kind, record.reason = INFER_CANCELLED, client.left_because
             raise
         except Exception as error:
@@ -118,6 +132,7 @@ class Dispatcher:
             record.fault, record.reason = INTERNAL_ERROR, "internal_error"
         finally:
             record.seconds = self._clock() - started
+            record.finish_operation()  # first: the log takes the meter out of the record
             self._log.append(record)
             for stage in self._after:
                 stage(record)
@@ -127,15 +142,20 @@ class Dispatcher:
             await self._turns.wait()
         target = admitted.choose(request.body)
         record.route = target.name if isinstance(target, Chain) else target.route
+        operation = self._told(record, target.fallback if isinstance(target, Chain) else None)
         for stage in self._before:
             await stage(request, record)
         path = admitted.target.path + admitted.target.query
         if type(target) is Chain:
             if self._chains is None:
                 raise UpstreamProtocol("chains are not served here")
-            await ChainWalk(self._chains, target, client, record).run(request, path)
+            await ChainWalk(self._chains, target, client, record, operation).run(request, path)
             return
-        candidate = cast(Candidate, target)
+        candidate = target if type(target) is Candidate else cast(Member, target).candidate
+        if operation is not None:
+            operation.calling(candidate.provider, candidate.model)
+        if type(target) is Member:
+            candidate = self._with_key(target)
         record.candidate = candidate
         record.attempts = 1
         call = Call(candidate, admitted.protocol, request.head, path, request.body)
@@ -144,6 +164,23 @@ class Dispatcher:
             await self._answering.answer(response, candidate, request.head.minor, client, record)
         finally:
             response.close()
+
+    def _told(self, record: Record, fallback: Member | None) -> Operation | None:
+        """The journal's account of a request that is accepted now."""
+        if self._journal is None:
+            return None
+        subject = Subject(record.request_id, record.caller.account, record.route)
+        record.operation = operation = self._journal.started(subject, fallback)
+        return operation
+
+    def _with_key(self, member: Member) -> Candidate:
+        """A direct route's, whose key is in a file. Raises UpstreamUnavailable."""
+        if self._chains is None:
+            raise UpstreamProtocol("keys in files are not read here")
+        try:
+            return self._chains.keys.candidate(member)
+        except SecretUnreadable as error:
+            raise UpstreamUnavailable(f"the key of provider {member.provider}: {error}") from None
 
     def _answer_error(self, error: RouterError, client: ClientConnection, record: Record) -> None:
         record.fail(error)

@@ -3,55 +3,49 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pointsman.config.time_zones import zone_named
 from pointsman.core.forecast import runs_dry_at
 from pointsman.core.quota import Counters, Quota, QuotaKey
-from pointsman.core.quota_window import Day, day_at
+from pointsman.core.quota_window import MINUTE_SECONDS, Day, day_at
+from pointsman.core.time_zones import zone_named
 from pointsman.proxy.ledger import QuotaLedger
 
 
 @dataclass(frozen=True, slots=True)
 class LiveQuota:
-    """One provider's; the names are those of the page."""
+    """One provider's quota as of `now`; all times are seconds since the epoch."""
 
-    provider: str
-    daily_limit: int
-    """0 for none; so for `rpm_limit`."""
-    daily_count: int
-    rpm_limit: int
-    rpm_window_count: int
-    is_exhausted: bool
-    """Whether a reservation would be refused now."""
-    exhausted_until: float
-    """When that ends, seconds since the epoch; 0 when it is not exhausted."""
-    forecast: float | None
-    """When the daily limit is reached at the day's pace so far; None when not today, or when nobody can tell."""
+    key: QuotaKey
+    quota: Quota
+    counters: Counters
+    day: Day
+    """The current one in the quota's time zone."""
+    now: float
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether a reservation would be refused now."""
+        return self.exhausted_until > 0
+
+    @property
+    def exhausted_until(self) -> float:
+        """When there is room again; 0 when there is room now."""
+        quota, counters = self.quota, self.counters
+        until = counters.exhausted_until if counters.exhausted_until > self.now else 0.0
+        if 0 < quota.daily_requests <= counters.daily:
+            until = max(until, self.day.end)
+        if 0 < quota.requests_per_minute <= counters.minute:
+            until = max(until, (self.now // MINUTE_SECONDS + 1) * MINUTE_SECONDS)
+        return until
+
+    @property
+    def runs_dry_at(self) -> float | None:
+        """When the day's quota ends at the day's pace; None: not before it is renewed."""
+        return runs_dry_at(self.quota, self.counters, self.day, self.now)
 
 
 def live_quotas(ledger: QuotaLedger, quotas: Mapping[QuotaKey, Quota], now: float) -> tuple[LiveQuota, ...]:
     """A row for each, in their order."""
-    return tuple(_live(key, quota, ledger.counters(key, quota, now), now) for key, quota in quotas.items())
-
-
-def _live(key: QuotaKey, quota: Quota, counters: Counters, now: float) -> LiveQuota:
-    day = day_at(zone_named(quota.reset_timezone), now)
-    until = _exhausted_until(quota, counters, day, now)
-    return LiveQuota(
-        provider=key.provider,
-        daily_limit=quota.daily_requests,
-        daily_count=counters.daily,
-        rpm_limit=quota.requests_per_minute,
-        rpm_window_count=counters.minute,
-        is_exhausted=until > 0,
-        exhausted_until=until,
-        forecast=now if counters.exhausted_until else runs_dry_at(quota, counters, day, now),
+    return tuple(
+        LiveQuota(key, quota, ledger.counters(key, quota, now), day_at(zone_named(quota.reset_timezone), now), now)
+        for key, quota in quotas.items()
     )
-
-
-def _exhausted_until(quota: Quota, counters: Counters, day: Day, now: float) -> float:
-    until = counters.exhausted_until
-    if quota.daily_requests and counters.daily >= quota.daily_requests:
-        until = max(until, day.end)
-    if quota.requests_per_minute and counters.minute >= quota.requests_per_minute:
-        until = max(until, (now // 60 + 1) * 60)
-    return until

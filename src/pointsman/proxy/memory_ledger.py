@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from pointsman.config.time_zones import zone_named
 from pointsman.core.quota import Counters, Quota, QuotaKey, Reservation
 from pointsman.core.quota_book import Exhausted, QuotaBook
 from pointsman.core.quota_window import DayCalendar
+from pointsman.core.time_zones import zone_named
 
 _KEPT_DAYS = 35
 

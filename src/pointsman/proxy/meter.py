@@ -1,6 +1,7 @@
 """Watching a response for its token counts, without delaying or changing it."""
 
 import zlib
+from typing import Literal
 
 from pointsman.wire.usage import TokenUsage, find_usage, has_finish, has_terminal_event
 
@@ -19,13 +20,15 @@ class Meter:
     are kept and unpacked when asked. Other codings, and longer ones, yield nothing.
     """
 
-    __slots__ = ("_first", "_last", "_packed", "_previous")
+    __slots__ = ("_first", "_last", "_packed", "_previous", "_usage")
 
     def __init__(self) -> None:
         self._first = b""
         self._previous = b""
         self._last = b""
         self._packed: bytearray | None = None
+        self._usage: TokenUsage | Literal[False] | None = False
+        """False until it has been looked for: two logs ask."""
 
     def watch(self, data: bytes) -> None:
         """See the next bytes of the body."""
@@ -45,7 +48,12 @@ class Meter:
             self._previous, self._last = self._last, data
 
     def usage(self) -> TokenUsage | None:
-        """The counts the body reported, if it did."""
+        """The counts the body reported, if it did. Ask when it has ended."""
+        if self._usage is False:
+            self._usage = self._find_usage()
+        return self._usage
+
+    def _find_usage(self) -> TokenUsage | None:
         if self._packed is None:
             return find_usage(self._first, self._previous + self._last)
         try:

@@ -5,16 +5,24 @@ from math import ceil
 
 from pointsman.config.wording import nearest
 from pointsman.core.account import DEFAULT_ACCOUNT
-from pointsman.core.attempts import Chain
+from pointsman.core.attempts import Chain, Member
 from pointsman.core.caller import ANYBODY, Caller
 from pointsman.core.candidate import Candidate
-from pointsman.core.data_key import INFERENCE
 from pointsman.core.errors import MalformedRequest, NoCompatibleRoute, NotInference, RouterError
-from pointsman.core.model_errors import InvalidKey, ListenerError, NoProviderAvailable, NoSuchModel, UnknownPath
+from pointsman.core.model_errors import (
+    InvalidKey,
+    ListenerError,
+    LoopDetected,
+    ModelNotAuthorized,
+    NoProviderAvailable,
+    NoSuchModel,
+    UnknownPath,
+)
 from pointsman.core.model_table import NO_MODELS, ModelAccess, ModelTable
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.core.token_digest import digest_of
 from pointsman.proxy.reception import Admitted
+from pointsman.routing.hops import HOP_FIELD, comes_back
 from pointsman.routing.pattern import Target, match_pattern
 from pointsman.wire.anthropic_error import anthropic_error_body
 from pointsman.wire.json_model import read_model
@@ -22,6 +30,7 @@ from pointsman.wire.openai_error import openai_error_body
 from pointsman.wire.request import RequestHead
 from pointsman.wire.response import json_answer, own_lines
 
+_HOP = HOP_FIELD.encode("ascii")
 _LONGEST_TOLD = 64
 """Characters of a model's name that are repeated to whoever sent it."""
 
@@ -35,21 +44,28 @@ class _AdmittedModel(Admitted):
         super().__init__(protocol, target, caller)
         self._table = table
 
-    def choose(self, body: bytes) -> Candidate | Chain:
+    def choose(self, body: bytes) -> Candidate | Member | Chain:
         model = read_model(body)
         found = self._table.find(model)
         if found is None:
-            raise no_such_model(model, self._table)
+            raise not_served(model, self._table)
         if not found.speaks(self.protocol):
             raise NoCompatibleRoute(f"model {model} does not speak {self.protocol}")
         return found
 
 
-def no_such_model(model: str | None, table: ModelTable) -> NoSuchModel:
-    """What to say of a model that leads nowhere."""
+def told_of(error: RouterError) -> str:
+    """What a client of the data listener reads of an error."""
+    return error.told if isinstance(error, ListenerError | NoProviderAvailable) else error.text
+
+
+def not_served(model: str | None, table: ModelTable) -> ListenerError:
+    """Why a model leads nowhere for whoever has this table. No name is hinted at that they may not use."""
     if model is None:
         return NoSuchModel('the request names no model; put a route\'s name into "model"')
     told = f" {model!r}" if len(model) <= _LONGEST_TOLD and model.isprintable() else ""
+    if model in table.barred:
+        return ModelNotAuthorized(f"this key may not use the model{told}; GET /v1/models lists those that it may use")
     near = nearest(model, table.targets)
     hint = f"did you mean {near!r}?" if near else "GET /v1/models lists what there is"
     return NoSuchModel(f"the model{told} does not exist; {hint}")
@@ -58,18 +74,25 @@ def no_such_model(model: str | None, table: ModelTable) -> NoSuchModel:
 class Models:
     """The rules of the data listener. `access` gives what is in force; `is_open`: a key may be missing, or be anything.
 
-    Clients of a listener that is open work for the default account unless their key says otherwise. `now` tells seconds
-    since the epoch.
+    Clients of a listener that is open work for the default account unless their key says otherwise; a key that is known
+    counts there as anywhere, one that was revoked too. `now` tells seconds since the epoch. `mark` is the gateway's
+    (`routing.hops`).
     """
 
-    def __init__(self, access: Callable[[], ModelAccess], now: Callable[[], float], *, is_open: bool) -> None:
+    def __init__(
+        self, access: Callable[[], ModelAccess], now: Callable[[], float], *, is_open: bool, mark: bytes = b""
+    ) -> None:
         self._access = access
         self._now = now
         self._is_open = is_open
+        self.mark = mark
 
     def admit(self, head: RequestHead) -> Admitted:
         """Match a request by its head. Raises MalformedRequest, UnknownPath or InvalidKey."""
-        caller, table = self.known(head)
+        return self.admitted(head, *self.known(head))
+
+    def admitted(self, head: RequestHead, caller: Caller, table: ModelTable) -> Admitted:
+        """The same for a sender who is known. Raises UnknownPath."""
         path, mark, query = head.target.partition("?")
         try:
             protocol = match_pattern(head.method, path, table.speaks)
@@ -80,25 +103,46 @@ class Models:
         return _AdmittedModel(protocol, Target(path, mark + query), caller, table)
 
     def known(self, head: RequestHead) -> tuple[Caller, ModelTable]:
-        """Who sent this head, and the routes that they may use. Raises MalformedRequest or InvalidKey."""
+        """Who sent this head, and the routes that they may use.
+
+        Raises MalformedRequest, LoopDetected, InvalidKey, or ModelNotAuthorized for a key that may call none.
+        """
         if not head.target.startswith("/") or "#" in head.target:
             raise MalformedRequest("request target is not a path")
+        hops = head.values.get(_HOP)
+        if hops is not None and self.mark and comes_back(hops, self.mark):
+            raise LoopDetected("the request has been here before: a provider's base URL leads back to this gateway")
+        digests = [digest_of(key) for key in _keys_of(head)]
+        if len(digests) > 1 and not (self._is_open and self._access().keys.keys().isdisjoint(digests)):
+            raise InvalidKey("two different keys were sent, as Authorization and as x-api-key; send one")
+        return self.known_by(digests[0] if digests else b"")
+
+    def known_by(self, digest: bytes) -> tuple[Caller, ModelTable]:
+        """Whose key or token has this digest (none: empty), and the routes that they may use.
+
+        Raises InvalidKey, or ModelNotAuthorized for a key that may call none.
+        """
         access = self._access()
-        key = _key_of(head)
-        known, table = access.keys.get(digest_of(key), (None, NO_MODELS)) if key else (None, NO_MODELS)
-        if known is not None and known.is_valid(self._now()) and known.permits(INFERENCE):
-            return Caller(known.account, known.name), table
-        if not self._is_open:
+        entry = access.keys.get(digest)
+        if entry is None:
+            if self._is_open:
+                return ANYBODY, self.of_account(DEFAULT_ACCOUNT)
             raise InvalidKey("a valid key is needed: send it as 'Authorization: Bearer KEY', or as x-api-key")
-        return ANYBODY, access.accounts.get(DEFAULT_ACCOUNT, NO_MODELS)
+        if self._now() >= entry.valid_until:
+            raise InvalidKey("this key was revoked or has expired; ask whoever runs this gateway for another")
+        if not entry.may_infer:
+            raise ModelNotAuthorized("this key may not call models; ask whoever runs this gateway for one that may")
+        return entry.caller, entry.table
+
+    def of_account(self, account: str) -> ModelTable:
+        """All routes of an account."""
+        return self._access().accounts.get(account, NO_MODELS)
 
     def error_answer(
         self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool
     ) -> bytes:
         """The dialect's own error object."""
-        own, message = own_lines(request_id, attempts), error.text
-        if isinstance(error, ListenerError | NoProviderAvailable):
-            message = error.told
+        own, message = own_lines(request_id, attempts), told_of(error)
         if isinstance(error, NoProviderAvailable) and error.retry_after_seconds is not None:
             own += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after_seconds))
         if protocol == P.MESSAGES:
@@ -108,10 +152,10 @@ class Models:
         return json_answer(error.status, body, own, keep_alive=keep_alive)
 
 
-def _key_of(head: RequestHead) -> str:
-    """What a client sent to be known by; nothing when it sent none, or two that differ."""
+def _keys_of(head: RequestHead) -> list[str]:
+    """What a client sent to be known by; two only where they differ."""
     scheme, _, bearer = head.values.get(b"authorization", b"").partition(b" ")
     sent = {bearer.strip()} if scheme.lower() == b"bearer" else set()
     sent.add(head.values.get(b"x-api-key", b"").strip())
     sent.discard(b"")
-    return sent.pop().decode("latin-1") if len(sent) == 1 else ""
+    return [each.decode("latin-1") for each in sent]

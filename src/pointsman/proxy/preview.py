@@ -10,14 +10,15 @@ class Preview:
     """Holds a body back until its first event is judged; then it is the relay's, or nobody's.
 
     `commit` makes the relay, at the moment of the commit; `abandon` ends the response.
+    `most_bytes` are looked at.
     """
 
     __slots__ = ("_abandon", "_commit", "_first", "_held", "relay")
 
-    def __init__(self, commit: Callable[[], Relay], abandon: Callable[[], None]) -> None:
+    def __init__(self, commit: Callable[[], Relay], abandon: Callable[[], None], most_bytes: int) -> None:
         self._commit = commit
         self._abandon = abandon
-        self._first = FirstEvent()
+        self._first = FirstEvent(most_bytes)
         self._held: list[bytes] = []
         self.relay: Relay | None = None
         """What the client gets; None before the commit."""

@@ -6,7 +6,7 @@ taken in is `dispatch`'s, the same for both.
 
 from typing import Protocol
 
-from pointsman.core.attempts import Chain
+from pointsman.core.attempts import Chain, Member
 from pointsman.core.caller import ANYBODY, Caller
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import RouterError
@@ -27,7 +27,7 @@ class Admitted:
         self.target = target
         self.caller = caller
 
-    def choose(self, body: bytes) -> Candidate | Chain:
+    def choose(self, body: bytes) -> Candidate | Member | Chain:
         """Where the request goes. Raises RouterError."""
         raise NotImplementedError
 

@@ -23,7 +23,7 @@ class Relay:
     The head goes out with the first bytes of the body, or by `start` when the body keeps the client waiting.
     """
 
-    __slots__ = ("_chunked", "_client", "_head", "_meter", "_protocol", "_silent", "_tail", "sent")
+    __slots__ = ("_chunked", "_client", "_head", "_meter", "_protocol", "_silent", "_tail", "ended", "sent")
 
     def __init__(
         self, client: ClientWriter, head: ResponseHead, own: bytes, *, minor: int, protocol: str, limits: Limits
@@ -39,6 +39,8 @@ class Relay:
         self._meter = Meter()
         self.sent = 0
         """Bytes of the body handed to the client."""
+        self.ended = False
+        """Whether the client has been handed all of it."""
 
     @property
     def meter(self) -> Meter:
@@ -53,6 +55,7 @@ class Relay:
 
     def body(self, data: bytes, *, last: bool) -> None:
         """Write what one upstream read delivered."""
+        self.ended = last
         if data:
             self._meter.watch(data)
         if self._tail is not None:

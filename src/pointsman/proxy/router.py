@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import MalformedRequest, UpstreamProtocol, UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.core.protocols import InferenceProtocol
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.answering import REPLACED_BODIES
 from pointsman.proxy.backends.http import EngineBackend, EngineLine, HttpBackend
@@ -51,6 +52,8 @@ class Front:
     reception: Reception
     application: Callable[[Dispatcher], Application]
     """Gets what serves the requests that the reception takes in."""
+    mark: bytes = b""
+    """The gateway's (`routing.hops`)."""
 
 
 class Router:
@@ -73,7 +76,7 @@ class Router:
         self._resolver = Resolver()
         self._pool = Pool(limits, self._sweep, self._resolver)
         self.routes = RouteTable(bundle)
-        http = HttpBackend(self._pool, limits, self._sweep)
+        http = HttpBackend(self._pool, limits, self._sweep, b"" if front is None else front.mark)
         self._backends: dict[str, Backend] = {"http": http, "https": http, "mock": MockBackend(limits)}
         if find_engine is not None:
             self._backends["gguf"] = EngineBackend(self._pool, limits, self._sweep, find_engine)
@@ -118,6 +121,11 @@ class Router:
                 return await self._collect(call)
         except TimeoutError:
             raise UpstreamUnavailable("no complete response in time") from None
+
+    async def fetch(self, candidate: Candidate, path: str) -> BufferedResponse:
+        """Read a path of an upstream, whole, as nobody's request. Raises RouterError; the caller bounds the time."""
+        head = RequestHead("GET", path, 1, [])
+        return await self._collect(Call(candidate, InferenceProtocol.MODEL_DISCOVERY, head, path, b""))
 
     async def _collect(self, call: Call) -> BufferedResponse:
         response = await self._backends[call.candidate.endpoint.scheme].open(call)

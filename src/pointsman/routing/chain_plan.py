@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pointsman.core.attempts import Chain, Member, Plan, Skipped
 from pointsman.core.quota import Counters
 from pointsman.core.quota_window import MINUTE_SECONDS, minute_of, next_midnight
-from pointsman.routing.recovery import zone_named
+from pointsman.core.time_zones import zone_named
 from pointsman.routing.strategies import StrategyState, strategy_named
 
 
@@ -32,29 +32,27 @@ def plan(
     """
     known: dict[str, Counters] = {}
     skipped: list[Skipped] = []
-
-    def may_be_tried(member: Member) -> bool:
+    usable: list[Member] = []
+    fallback = chain.fallback
+    for member in chain.members if fallback is None else (*chain.members, fallback):
+        provider = member.provider
         if protocol not in member.candidate.protocols:
-            skipped.append(Skipped(member.provider, "dialect"))
-            return False
-        used = known.get(member.provider)
+            skipped.append(Skipped(provider, "dialect"))
+            continue
+        used = known.get(provider)
         if used is None:
-            used = known[member.provider] = counters(member)
+            used = known[provider] = counters(member)
         reason = exhausted(member, used, now)
-        if reason is not None:
+        if reason is None:
+            usable.append(member)
+        else:
             skipped.append(reason)
-        return reason is None
-
-    usable = [member for member in chain.members if may_be_tried(member)]
-    strategy, _ = strategy_named(chain.strategy)
-    ordering = strategy.order(usable, known, state, rng)
+    last = (usable.pop(),) if fallback is not None and usable and usable[-1] is fallback else ()
+    ordering = strategy_named(chain.strategy)[0].order(usable, known, state, rng)
     if len(ordering.members) < len(usable):
         part = set(map(id, ordering.members))
         skipped += [Skipped(each.provider, "no_weight") for each in usable if id(each) not in part]
-    attempts = ordering.members
-    if chain.fallback is not None and may_be_tried(chain.fallback):
-        attempts = (*attempts, chain.fallback)
-    return Planned(Plan(attempts, tuple(skipped)), ordering.state)
+    return Planned(Plan(ordering.members + last, tuple(skipped)), ordering.state)
 
 
 def exhausted(member: Member, used: Counters, now: float) -> Skipped | None:

@@ -8,8 +8,9 @@ from enum import Enum
 
 import msgspec
 
-FIRST_EVENT_BYTES = 16 * 1024
-"""How much of a stream is looked at (DESIGN section 5)."""
+from pointsman.core.limits import DEFAULT_LIMITS
+
+FIRST_EVENT_BYTES = DEFAULT_LIMITS.first_event_bytes
 
 _LINE_END = rb"(?>\r\n|\n|\r)"
 _BLOCK_END = re.compile(_LINE_END + _LINE_END)

@@ -1,4 +1,4 @@
-"""From a chain route and the records of its providers to what can be tried.
+"""From a route and the records of its providers to what can be tried: a direct route's provider, a chain's members.
 
 What a record says of its place in a chain stands in its config map, so that a provider of a file and a stored one are
 the same thing. The keys are here; whether a named file exists is for whoever reads it.
@@ -6,7 +6,7 @@ the same thing. The keys are here; whether a named file exists is for whoever re
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 import msgspec
@@ -14,13 +14,14 @@ import msgspec
 from pointsman.core.attempts import Chain, ErrorCategory, ErrorMapping, Member
 from pointsman.core.candidate import Candidate
 from pointsman.core.endpoint import Endpoint, parse_endpoint
+from pointsman.core.model_table import Target
 from pointsman.core.profiles import LOCAL_GGUF, LOCAL_PROTOCOLS, MOCK, known_provider_types, profile_for
 from pointsman.core.protocols import InferenceProtocol as P
-from pointsman.core.provider import Provider
+from pointsman.core.provider import KEY_FILE, Provider
 from pointsman.core.quota import DEFAULT_ZONE, Quota
-from pointsman.core.route import LONGEST_MODEL, Route
-from pointsman.routing.recovery import zone_named
-from pointsman.routing.resolve import Unresolvable, base_url_of, key_of
+from pointsman.core.route import CHAIN, DEFAULT_REQUEST_TIMEOUT_SECONDS, LONGEST_MODEL, Route
+from pointsman.core.time_zones import zone_named
+from pointsman.routing.resolve import NoSuchProvider, Unresolvable, key_file_of, resolve
 
 MODEL = "MODEL"
 MODEL_PATH = "MODEL_PATH"
@@ -29,11 +30,8 @@ REQUESTS_PER_MINUTE = "REQUESTS_PER_MINUTE"
 RESET_TIMEZONE = "RESET_TIMEZONE"
 ERROR_CODE_PATH = "ERROR_CODE_PATH"
 ERROR_MAPPINGS = "ERROR_MAPPINGS"
-KEY_FILE = "KEY_FILE"
 
 DEFAULT_ERROR_CODE_PATH = "error.code"
-DEFAULT_REQUEST_TIMEOUT = 300.0
-"""Seconds until commit, where the route names none (DESIGN section 5)."""
 MOST_REQUESTS = 1_000_000_000
 """Of any quota; more is a slip."""
 MOST_MAPPINGS = 64
@@ -46,6 +44,25 @@ _MAPPING_KEYS = ("http_status", "error_code", "category")
 _PATH_STEP = re.compile(r"[A-Za-z0-9_$@-]{1,64}")
 _CATEGORIES = {each.value.replace("_", ""): each for each in ErrorCategory} | {"unknown": ErrorCategory.UNKNOWN}
 """Without underscores, so that InferRouter's spellings are the same words."""
+
+
+LeftOut = Callable[[str, Unresolvable], None]
+"""Hears which provider of a chain cannot be used, and why."""
+
+
+def target_of(route: Route, providers: Mapping[str, Provider], *, left_out: LeftOut | None = None) -> Target:
+    """What a direct route or a chain leads to, with the records that its account has now. Raises Unresolvable.
+
+    A direct route is called as it is; what its provider's record says of a place in chains does not count.
+    """
+    if route.kind == CHAIN:
+        return chain_of(route, providers, left_out=left_out)
+    provider = providers.get(route.provider_name)
+    if provider is None:
+        raise NoSuchProvider(route.provider_name)
+    candidate = replace(resolve(route, provider).candidate(), provider=provider.name)
+    key_file = _Settings(provider).key_file()
+    return Member(provider.name, candidate, key_file=key_file) if key_file else candidate
 
 
 def member_of(provider: Provider, model: str, route: str = "", *, forwards_model: bool = False) -> Member:
@@ -62,45 +79,47 @@ def member_of(provider: Provider, model: str, route: str = "", *, forwards_model
         label = _mock_endpoint(settings)
         candidate = Candidate(route, label, settings.model(model, forwards_model), tuple(P), MOCK)
     else:
-        candidate = _remote(settings, kind, settings.model(model, forwards_model), route)
+        candidate = _remote(settings, settings.model(model, forwards_model), route)
     return Member(
         provider=provider.name,
-        candidate=candidate,
+        candidate=replace(candidate, provider=provider.name),
         quota=settings.quota(),
         error_mappings=settings.error_mappings(),
         error_code_path=settings.error_code_path(),
-        key_file=settings.path(KEY_FILE) if kind not in (LOCAL_GGUF, MOCK) else "",
+        key_file=settings.key_file() if kind not in (LOCAL_GGUF, MOCK) else "",
     )
 
 
-def chain_of(
-    route: Route,
-    providers: Mapping[str, Provider],
-    *,
-    forwards_model: bool = False,
-    left_out: Callable[[str, Unresolvable], None] | None = None,
-) -> Chain:
-    """A chain route with the records that its account has now. No fallback is allowed.
+def quota_of(provider: Provider) -> Quota:
+    """What a record says of its quota. Raises Unresolvable for what cannot be read."""
+    return _Settings(provider).quota()
+
+
+def chain_of(route: Route, providers: Mapping[str, Provider], *, left_out: LeftOut | None = None) -> Chain:
+    """A chain route with the records that its account has now. No fallback is allowed, nor a fallback alone.
 
     Raises Unresolvable for a chain that cannot be right, or a member that cannot be resolved. With `left_out`, such a
     member is told there and the others remain, as long as there are any: a chain in use outlives a broken record.
     """
-    if not route.candidates:
+    if not route.candidates and not route.fallback:
         raise Unresolvable(f"chain {route.name} has no candidates; name at least one provider")
     if any(each.provider_name == route.fallback for each in route.candidates):
         raise Unresolvable(
             f"provider {route.fallback} is the fallback of chain {route.name} and one of its candidates; "
             "remove it from one of them"
         )
+    problems: list[Unresolvable] = []
 
     def resolved(name: str, model: str = "") -> Member | None:
         try:
-            record = _record(route, providers, name)
-            return member_of(record, model, route.name, forwards_model=forwards_model)
+            member = member_of(_record(route, providers, name), model, route.name, forwards_model=route.forwards_model)
+            candidate = replace(member.candidate, timeout_seconds=float(route.timeout_seconds))
+            return replace(member, candidate=candidate)
         except Unresolvable as error:
             if left_out is None:
                 raise
             left_out(name, error)
+            problems.append(error)
             return None
 
     members = [resolved(each.provider_name, each.model) for each in route.candidates]
@@ -108,9 +127,9 @@ def chain_of(
     fallback = resolved(route.fallback) if route.fallback else None
     _check_distinct(route, found)
     if not found and fallback is None:
-        raise Unresolvable(f"no provider of chain {route.name} can be used; mend the records of its providers")
-    timeout = float(route.timeout_seconds) or DEFAULT_REQUEST_TIMEOUT
-    return Chain(route.account, route.name, found, route.strategy, fallback, timeout, forwards_model)
+        raise problems[0]
+    timeout = float(route.request_timeout_seconds or DEFAULT_REQUEST_TIMEOUT_SECONDS)
+    return Chain(route.account, route.name, found, route.strategy, fallback, timeout, route.forwards_model)
 
 
 def _check_distinct(route: Route, members: Sequence[Member]) -> None:
@@ -129,8 +148,7 @@ def _record(route: Route, providers: Mapping[str, Provider], name: str) -> Provi
         raise _runner(route, name)
     provider = providers.get(name)
     if provider is None:
-        known = f"the providers are {', '.join(sorted(providers)[:10])}" if providers else "there are no providers"
-        raise Unresolvable(f"chain {route.name} names provider {name}, which does not exist; {known}")
+        raise NoSuchProvider(name)
     kind = provider.type.strip().lower()
     if kind == _RUNNER:
         raise _runner(route, name)
@@ -148,29 +166,25 @@ def _runner(route: Route, name: str) -> Unresolvable:
     )
 
 
-def _remote(settings: "_Settings", kind: str, model: str, route: str) -> Candidate:
+def _remote(settings: "_Settings", model: str, route: str) -> Candidate:
     provider = settings.provider
-    profile = profile_for(kind)
-    if profile is None:
+    if profile_for(provider.type) is None:
         kinds = ", ".join((*known_provider_types(), LOCAL_GGUF, MOCK))
         raise Unresolvable(
-            f"provider {provider.name} is of type {kind[:64]!r}, which a chain cannot use; "
+            f"provider {provider.name} is of type {provider.type.strip()[:64]!r}, which a chain cannot use; "
             f"use a provider of type {kinds}"
         )
-    return Candidate(
-        route=route,
-        endpoint=parse_endpoint(base_url_of(provider, profile)),
-        model=model,
-        protocols=tuple(str(each) for each in profile.protocols),
-        provider_type=profile.provider_type,
-        api_key=None if settings.text(KEY_FILE) else key_of(provider, profile),
-    )
+    return resolve(Route(provider.account, route, provider.name, model), provider).candidate()
 
 
 def _local(settings: "_Settings", model: str, route: str) -> Candidate:
     path = settings.path(MODEL_PATH)
     if not path:
-        raise settings.wrong(MODEL_PATH, "is missing", "name the model file, as in /models/small.gguf")
+        name = settings.provider.name
+        raise Unresolvable(
+            f"provider {name} names no model file; set it with 'pointsman provider update {name} "
+            f"--config {MODEL_PATH}=FILE'"
+        )
     named = model or settings.text(MODEL) or PurePosixPath(path).stem
     protocols = tuple(str(each) for each in LOCAL_PROTOCOLS)
     return Candidate(route, Endpoint("gguf", "", 0, path), settings.checked_model(named), protocols, LOCAL_GGUF)
@@ -204,7 +218,11 @@ class _Settings:
     def model(self, chosen: str, optional: bool) -> str:
         model = chosen.strip() or self.text(MODEL)
         if not model and not optional:
-            raise self.wrong(MODEL, "is missing", "write the model's name there, or behind the provider in the route")
+            name = self.provider.name
+            raise Unresolvable(
+                f"provider {name} has no model of its own; name one, {name}=MODEL, or set it with "
+                f"'pointsman provider update {name} --config {MODEL}=NAME'"
+            )
         return self.checked_model(model)
 
     def checked_model(self, model: str) -> str:
@@ -218,6 +236,9 @@ class _Settings:
         if text and (not text.startswith("/") or len(text) > _LONGEST_PATH or not text.isprintable()):
             raise self.wrong(key, "is not the absolute path of a file", "write it from the root, beginning with /")
         return text
+
+    def key_file(self) -> str:
+        return self.path(KEY_FILE) if key_file_of(self.provider) else ""
 
     def quota(self) -> Quota:
         zone = self.text(RESET_TIMEZONE) or DEFAULT_ZONE

@@ -7,8 +7,9 @@ asked again is `recovery`'s.
 import msgspec
 
 from pointsman.core.attempts import ErrorCategory, Member
+from pointsman.core.limits import DEFAULT_LIMITS
 
-LONGEST_ERROR_BODY = 64 * 1024
+LONGEST_ERROR_BODY = DEFAULT_LIMITS.error_body_bytes
 """Bytes; a longer body is not searched for an error code, and the status speaks alone. Errors have a few hundred."""
 
 _BY_STATUS = {

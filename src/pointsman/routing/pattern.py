@@ -12,11 +12,12 @@ from pointsman.core.errors import MalformedRequest, NotInference
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.wire.request import RequestHead
 
+_MESSAGES = "/v1/messages"
 _EXACT = {
     ("POST", "/v1/chat/completions"): P.CHAT_COMPLETIONS,
     ("POST", "/v1/completions"): P.COMPLETIONS,
     ("POST", "/v1/responses"): P.RESPONSES,
-    ("POST", "/v1/messages"): P.MESSAGES,
+    ("POST", _MESSAGES): P.MESSAGES,
     ("GET", "/v1/models"): P.MODEL_DISCOVERY,
 }
 _WHERE_LISTED = {
@@ -74,6 +75,12 @@ def match_pattern(method: str, path: str, spoken: Callable[[str], bool]) -> P:
     if method == "GET" and _is_model_path(path):
         return P.MODEL_DISCOVERY
     raise NotInference("no inference pattern matches this method and path")
+
+
+def dialect_of(target: str) -> str:
+    """In whose words a request is refused, whatever its method; empty for the listener's own. Takes a whole target."""
+    path = target.partition("?")[0]
+    return P.MESSAGES if path == _MESSAGES or path.startswith(f"{_MESSAGES}/") else ""
 
 
 def _is_model_path(path: str) -> bool:

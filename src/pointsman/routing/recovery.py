@@ -7,13 +7,12 @@ whoever reads a configuration asks for its zones first, so that a plan touches n
 import math
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
-from zoneinfo import ZoneInfo
 
-from pointsman.core.quota import DEFAULT_ZONE, Quota
+from pointsman.core.quota import Quota
 from pointsman.core.quota_window import next_midnight
+from pointsman.core.time_zones import zone_named
 
 LONGEST_WAIT = 24 * 3600.0
 """Seconds that a field may ask for. A provider that wants more is asked in vain once a day, and a slip or a hostile
@@ -111,14 +110,3 @@ def _timestamp(moment: datetime) -> float:
 
 
 _RETRY_AFTER = (("retry-after-ms", _milliseconds), ("retry-after", _retry_after))
-
-
-@lru_cache(maxsize=1024)
-def zone_named(name: str) -> tzinfo:
-    """The time zone of an IANA name. Raises ValueError for a name that this machine's database does not have."""
-    if name == DEFAULT_ZONE:
-        return UTC  # also where no database is installed
-    try:
-        return ZoneInfo(name)
-    except (LookupError, ValueError, OSError) as error:
-        raise ValueError(f"no time zone is named {name[:64]!r}") from error

@@ -1,4 +1,4 @@
-"""From a stored route and the record of its provider to what can be called now.
+"""From a direct route and the record of its provider to what can be called now.
 
 It happens when a route is used, never when it is stored: a key that was rotated or an endpoint that has moved takes
 effect with the next bundle.
@@ -7,10 +7,10 @@ effect with the next bundle.
 from dataclasses import dataclass
 
 from pointsman.core.candidate import Candidate
-from pointsman.core.control_errors import InvalidRequest
+from pointsman.core.control_errors import InvalidRequest, NotPossibleNow
 from pointsman.core.endpoint import Endpoint, parse_endpoint
-from pointsman.core.profiles import ProviderProfile, known_provider_types, profile_for
-from pointsman.core.provider import Provider
+from pointsman.core.profiles import POINTSMAN, ProviderProfile, known_provider_types, profile_for
+from pointsman.core.provider import KEY_FILE, Provider
 from pointsman.core.reach import refused_address
 from pointsman.core.route import Route
 from pointsman.core.secret import Secret
@@ -20,15 +20,26 @@ class Unresolvable(InvalidRequest):
     """The provider's record does not lead anywhere. The text holds no credential and no part of a refused URL."""
 
 
+class NoSuchProvider(Unresolvable):
+    """There is no such record; there may be one later."""
+
+    code = NotPossibleNow.code
+    http_status = NotPossibleNow.http_status
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"provider {name[:64]!r} not found; create it first: pointsman provider create --name NAME")
+
+
 @dataclass(frozen=True, slots=True)
 class ResolvedRoute:
-    """A route as a bundle carries it. Made by `resolve` alone, so that its base URL is one that may be called."""
+    """A route as a bundle carries it. Made here alone, so that its base URL is one that may be called."""
 
     name: str
     base_url: str
     """As the operator wrote it, without surrounding space."""
     protocols: tuple[str, ...]
     api_key: Secret
+    """Empty where it is the caller's to add: a sandbox's own token, or what is in the file of `key_file_of`."""
     model: str
     provider_type: str
     timeout_seconds: int
@@ -42,13 +53,13 @@ class ResolvedRoute:
             model=self.model,
             protocols=self.protocols,
             provider_type=self.provider_type,
-            api_key=self.api_key,
+            api_key=self.api_key if self.api_key.reveal() else None,
             timeout_seconds=float(self.timeout_seconds),
         )
 
 
 def resolve(route: Route, provider: Provider) -> ResolvedRoute:
-    """What a route leads to, by the record that its provider has now.
+    """What a route leads to, by the record that its provider has now; without a key when that is in a file.
 
     Raises Unresolvable for a type that no request can be routed to, for a record without a usable key, and for a base
     URL that is missing, malformed or out of reach (DESIGN section 9).
@@ -62,16 +73,31 @@ def resolve(route: Route, provider: Provider) -> ResolvedRoute:
         )
     return ResolvedRoute(
         name=route.name,
-        base_url=base_url_of(provider, profile),
+        base_url=_base_url_of(provider, profile),
         protocols=tuple(str(each) for each in profile.protocols),
-        api_key=key_of(provider, profile),
+        api_key=NO_KEY if key_file_of(provider) else _key_of(provider, profile),
         model=route.model,
         provider_type=profile.provider_type,
         timeout_seconds=route.timeout_seconds,
     )
 
 
-def key_of(provider: Provider, profile: ProviderProfile) -> Secret:
+GATEWAY_WAIT_SECONDS = 620
+"""How long a sandbox waits for the head of a gateway's answer: a runner's lifetime of 600 s, and air."""
+NO_KEY = Secret("")
+
+
+def through_gateway(name: str, base_url: str, protocols: tuple[str, ...]) -> ResolvedRoute:
+    """A route that its gateway executes, as a bundle carries it. The sandbox shows its own token."""
+    return ResolvedRoute(name, base_url, protocols, NO_KEY, name, POINTSMAN, GATEWAY_WAIT_SECONDS)
+
+
+def key_file_of(provider: Provider) -> str:
+    """Where the key of a record lies; empty for one that holds it, as every stored record does."""
+    return provider.config.get(KEY_FILE, "").strip() if provider.from_file else ""
+
+
+def _key_of(provider: Provider, profile: ProviderProfile) -> Secret:
     """The key of a record, the profile's own names first. Raises Unresolvable when there is none that can be sent."""
     for name in (*profile.credential_key_names, *sorted(provider.credentials)):
         secret = provider.credentials.get(name)
@@ -91,7 +117,7 @@ def key_of(provider: Provider, profile: ProviderProfile) -> Secret:
     )
 
 
-def base_url_of(provider: Provider, profile: ProviderProfile) -> str:
+def _base_url_of(provider: Provider, profile: ProviderProfile) -> str:
     """The record's base URL, else the profile's. Raises Unresolvable when there is none that may be called."""
     for name in profile.base_url_config_keys:
         text = provider.config.get(name, "").strip()

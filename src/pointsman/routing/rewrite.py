@@ -3,47 +3,66 @@
 Authentication and framing are ours, a few harmless fields are the client's, the body differs in its `model` alone.
 """
 
+from typing import NamedTuple
+
 import msgspec
 
 from pointsman.core.candidate import Candidate
+from pointsman.routing.hops import FROM_SANDBOX, HOP_FIELD, onward
 from pointsman.wire.headers import end_of_hop
 from pointsman.wire.json_model import Pieces
 from pointsman.wire.request import FieldValues
 
 _COMMON = ("content-type", "accept", "accept-encoding", "user-agent")
 _BEARER = "authorization"
-HOP_FIELD = "x-pointsman-hop"
-"""Says to a gateway that another Pointsman sent the request: a second hop through one listener is a circle."""
+_HOP = HOP_FIELD.encode("ascii")
 _WRITTEN_APART = 32 * 1024
 """A larger body is not copied behind its head."""
+
+
+class HeaderRules(NamedTuple):
+    """What becomes of header fields on the way to one candidate; names in lower case."""
+
+    kept: tuple[str, ...]
+    """The client's, in alphabetical order."""
+    defaults: tuple[tuple[str, str], ...]
+    """With their values: sent unless the client sent one of that name."""
+    credential: str
+    """The one that carries the key."""
+
+
+def header_rules(candidate: Candidate) -> HeaderRules:
+    """By what is known of its provider's type."""
+    profile = candidate.profile
+    if profile is None:
+        return HeaderRules(tuple(sorted(_COMMON)), (), _BEARER)
+    defaults = profile.default_headers
+    kept = {*_COMMON, *profile.passthrough_headers, *(name for name, _ in defaults)}
+    return HeaderRules(tuple(sorted(kept)), defaults, profile.auth_header)
 
 
 class RequestTemplate:
     """What does not change between requests to one candidate, encoded once.
 
-    `credential` is the key in clear; the caller reveals it and keeps the template out of logs.
+    `credential` is the key in clear; the caller reveals it and keeps the template out of logs. `mark` is that of the
+    gateway that sends them, empty for a sandbox.
     """
 
-    __slots__ = ("_base_path", "_defaults", "_fixed", "_kept", "model")
+    __slots__ = ("_base_path", "_defaults", "_fixed", "_kept", "_mark", "model")
 
-    def __init__(self, candidate: Candidate, credential: str, host: str) -> None:
-        profile = candidate.profile
-        kept = {*_COMMON}
-        header = _BEARER
-        defaults: tuple[tuple[str, str], ...] = ()
-        if profile is not None:
-            header, defaults = profile.auth_header, profile.default_headers
-            kept.update(profile.passthrough_headers, (name for name, _ in defaults))
+    def __init__(self, candidate: Candidate, credential: str, host: str, mark: bytes = b"") -> None:
+        kept, defaults, header = header_rules(candidate)
         lines = [f"host: {host}"]
         if credential:
             lines.append(f"{header}: {'Bearer ' if header == _BEARER else ''}{credential}")
-        if candidate.is_own_gateway:
-            lines.append(f"{HOP_FIELD}: 1")
+        if candidate.is_own_gateway and not mark:
+            lines.append(f"{HOP_FIELD}: {FROM_SANDBOX.decode()}")
+        self._mark = mark
         self._fixed = "".join(line + "\r\n" for line in lines).encode("latin-1")
         # Looked up in this order; the client's spelling of names carries no meaning.
-        self._kept = tuple(name.encode("ascii") for name in sorted(kept))
+        self._kept = tuple(name.encode("ascii") for name in kept)
         self._defaults = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in defaults)
-        self._base_path = candidate.endpoint.path if candidate.endpoint.scheme != "gguf" else ""
+        self._base_path = base_path(candidate)
         self.model = msgspec.json.encode(candidate.model)
         """The upstream model as JSON bytes, ready to be spliced in."""
 
@@ -69,7 +88,14 @@ class RequestTemplate:
             kept = [name for name in kept if name not in options]
         lines = [name + b": " + values[name] + b"\r\n" for name in kept]
         lines += [name + b": " + value + b"\r\n" for name, value in self._defaults if name not in kept]
+        if self._mark:
+            lines.append(b"%b: %b\r\n" % (_HOP, onward(values.get(_HOP, b""), self._mark)))
         return b"".join(lines)
+
+
+def base_path(candidate: Candidate) -> str:
+    """What a request's path is appended to; a model file's own path is none."""
+    return candidate.endpoint.path if candidate.endpoint.scheme != "gguf" else ""
 
 
 def join_path(base: str, path: str) -> str:

@@ -24,6 +24,9 @@ class Reader(Protocol):
     async def providers(self, account: str, limit: int, offset: int) -> Sequence[Provider]:
         """Records by name."""
 
+    async def provider_names(self, account: str) -> Sequence[str]:
+        """All of them, in the order of their code points, as every listing."""
+
     async def count_providers(self, account: str) -> int:
         """How many there are."""
 

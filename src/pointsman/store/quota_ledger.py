@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from pointsman.config.time_zones import zone_named
 from pointsman.core.quota import Counters, LedgerUnavailable, Quota, QuotaKey, Reservation
 from pointsman.core.quota_book import DayCount, Exhausted, QuotaBook
 from pointsman.core.quota_window import DayCalendar, minute_of
+from pointsman.core.time_zones import zone_named
 from pointsman.store import quota_statements as statements
 
 PATIENCE_SECONDS = 1.0
@@ -36,6 +36,8 @@ class UnknownEnd(LedgerUnavailable):
 
 Rows = Sequence[tuple[Any, ...]]
 Values = Mapping[str, str | int | float]
+Asked = tuple[str, str, str, str, int, int, int, float]
+"""Of a reservation: `quota_statements.RESERVE_VALUES`."""
 Abandoned = Callable[[Rows | None], None]
 """Told what a statement gave whose caller was cancelled: its rows, or None when it was not run."""
 
@@ -53,6 +55,12 @@ class CountingDatabase(Protocol):
 
     Every method raises LedgerUnavailable; then nothing was changed, unless it is UnknownEnd.
     """
+
+    def count_at_once(self, asked: Asked) -> DayCount | None:
+        """A place taken on a date that has places already, without waiting; None: nothing was done, `run` can tell why.
+
+        Never raises.
+        """
 
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         """One of `quota_statements`, within PATIENCE_SECONDS."""
@@ -87,24 +95,9 @@ class SqlQuotaLedger:
         if self._book.exhausted_until(key, now):
             return None
         day = self._calendar.at(quota.reset_timezone, now)
-        values: Values = {
-            "account": key.account,
-            "provider": key.provider,
-            "day": day.name,
-            "next_day": day.next_name,
-            "minute": minute_of(now),
-            "limit": quota.daily_requests,
-            "per_minute": quota.requests_per_minute,
-            "now": now,
-        }
-
-        def give_up(rows: Rows | None) -> None:
-            if rows:
-                self._write_later(statements.RELEASE, _release_values(Reservation(key, day.name, rows[0][1])))
-
-        rows = await self._database.run(statements.RESERVE, values, give_up)
-        if rows:
-            count = DayCount(*rows[0])
+        asked = (*key, day.name, day.ahead_name, minute_of(now), quota.daily_requests, quota.requests_per_minute, now)
+        count = self._database.count_at_once(asked) or await self._reserve(key, day.name, asked)
+        if count is not None:
             self._book.learn(key, day.name, count)
             return Reservation(key, day.name, count.minute)
         # A crowd that is refused at once asks once.
@@ -115,6 +108,15 @@ class SqlQuotaLedger:
             finally:
                 self._learning.discard(key)
         return None
+
+    async def _reserve(self, key: QuotaKey, day: str, asked: Asked) -> DayCount | None:
+        def give_up(rows: Rows | None) -> None:
+            if rows:
+                self._write_later(statements.RELEASE, _release_values(Reservation(key, day, rows[0][1])))
+
+        values: Values = dict(zip(statements.RESERVE_VALUES, asked, strict=True))
+        rows = await self._database.run(statements.RESERVE, values, give_up)
+        return DayCount(*rows[0]) if rows else None
 
     async def _learn(self, key: QuotaKey, day: str, now: float) -> None:
         """Why there was no room, so that the next plan knows."""

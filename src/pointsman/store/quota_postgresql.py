@@ -14,12 +14,14 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from pointsman.core.quota import LedgerUnavailable
+from pointsman.core.quota_book import DayCount
 from pointsman.store import quota_statements as statements
 from pointsman.store.engines import make_counting_engine
 from pointsman.store.problems import FAILURES, HELD, problem_of
 from pointsman.store.quota_ledger import (
     PATIENCE_SECONDS,
     Abandoned,
+    Asked,
     Rows,
     Seen,
     SqlQuotaLedger,
@@ -63,6 +65,11 @@ class PostgresqlCounting:
         except FAILURES as error:
             problem = problem_of(error)
         raise problem
+
+    def count_at_once(self, asked: Asked) -> DayCount | None:
+        """See CountingDatabase: a server is always waited for."""
+        del asked
+        return None
 
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         """See CountingDatabase."""

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from pointsman.core.control_errors import ControlError
 from pointsman.core.quota import LedgerUnavailable
+from pointsman.core.quota_book import DayCount
 from pointsman.store import quota_statements as statements
 from pointsman.store.problems import HELD, problem_of
-from pointsman.store.quota_ledger import PATIENCE_SECONDS, Abandoned, Rows, Seen, SqlQuotaLedger, Values
+from pointsman.store.quota_ledger import PATIENCE_SECONDS, Abandoned, Asked, Rows, Seen, SqlQuotaLedger, Values
 from pointsman.store.sqlite_file import OpenedFile, prepare_file
 
 FILE_NAME = "quota.db"
@@ -29,6 +30,7 @@ LONGEST_LOG_BYTES = 64 << 20
 """Beyond this, writers are made to wait for it, so that the log can begin anew."""
 _FIRST_SLEEP_SECONDS = 0.001
 _LONGEST_SLEEP_SECONDS = 0.02
+_COUNT_MORE = statements.numbered(statements.COUNT_MORE, statements.RESERVE_VALUES)
 
 
 class SqliteCounting:
@@ -39,16 +41,32 @@ class SqliteCounting:
         self._file = OpenedFile(path)
         self._problem: str | None = None
         self._looking = threading.Lock()
+        self._counted: tuple[int, int, int] = (0, 0, 0)
         # Opening reads the file, which another worker may be making at this moment; only later must nothing wait.
         self._own = _connect(path, PATIENCE_SECONDS)
         try:
             # Only the looker's thread waits for the disk.
             self._own.execute("PRAGMA wal_autocheckpoint = 0")
             self._own.execute("PRAGMA busy_timeout = 0")
+            self._own.create_function("counted", 3, self._note)
             self._lookers = _connect(path, PATIENCE_SECONDS, check_same_thread=False)
         except BaseException:
             self._own.close()
             raise
+
+    def count_at_once(self, asked: Asked) -> DayCount | None:
+        """See CountingDatabase."""
+        if self._problem is not None:
+            return None
+        try:
+            cursor = self._own.execute(_COUNT_MORE, asked)
+        except sqlite3.Error:  # held, full or broken: `run` waits, or tells it
+            return None
+        return DayCount._make(self._counted) if cursor.rowcount else None
+
+    def _note(self, daily: int, minute: int, minutely: int) -> int:
+        self._counted = (daily, minute, minutely)
+        return daily
 
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         """See CountingDatabase."""

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -41,7 +40,7 @@ _token_columns = (
     sandbox_tokens.c.expires_at,
     sandbox_tokens.c.revoked_at,
 )
-_usage_columns = tuple(usage.c[field.name] for field in fields(UsageRow))
+_usage_columns = tuple(usage.c[name] for name in UsageRow._fields)
 CURRENT_GENERATION = select(generation.c.value)
 
 
@@ -108,6 +107,10 @@ class SqlReader:
             except WrongKey:
                 _raise_altered(row.name, value.key)
         return credentials
+
+    async def provider_names(self, account: str) -> Sequence[str]:
+        statement = select(providers.c.name).where(providers.c.account == account).order_by(providers.c.name)
+        return list((await self._execute(statement)).scalars())
 
     async def count_providers(self, account: str) -> int:
         statement = select(func.count()).select_from(providers).where(providers.c.account == account)

@@ -1,11 +1,12 @@
 """Rows out of records, within one transaction. Writers take turns, so what one has looked up stays true."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Table, delete, insert, select, update
+from sqlalchemy import ColumnElement, Dialect, Table, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
@@ -16,6 +17,7 @@ from pointsman.core.route import Route
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.usage_row import UsageRow
 from pointsman.store.credentials import CredentialCipher
+from pointsman.store.problems import FAILURES, problem_of
 from pointsman.store.reading import SqlReader
 from pointsman.store.tables import (
     accounts,
@@ -146,7 +148,13 @@ class SqlWriter(SqlReader):
 
     async def insert_usage(self, rows: Sequence[UsageRow]) -> None:
         """Add rows; called without a turn."""
-        await self._execute(insert(usage).values([asdict(row) for row in rows]))
+        try:
+            await self._connection.exec_driver_sql(_insert_usage(self._connection.dialect), list(rows))
+            return
+        except FAILURES as error:
+            problem = problem_of(error)
+        self.failure = self.failure or problem
+        raise problem
 
     async def delete_usage(self, before: float) -> int:
         """Remove older rows, and tell how many; called without a turn."""
@@ -161,6 +169,16 @@ class SqlWriter(SqlReader):
 
     async def _changes(self, statement: Any) -> bool:
         return (await self._execute(statement)).rowcount > 0
+
+
+@lru_cache(maxsize=4)
+def _insert_usage(dialect: Dialect) -> str:
+    """SQL for the driver itself, with the row's fields in their order: what would prepare each row costs 17 µs."""
+    compiled = insert(usage).inline().compile(dialect=dialect, column_keys=UsageRow._fields)
+    order = getattr(compiled, "positiontup", None)
+    if order != list(UsageRow._fields):
+        raise AssertionError(f"the table of usage has another order of columns than its rows: {order}")
+    return str(compiled)
 
 
 def _named(table: Table, account: str, name: str) -> ColumnElement[bool]:

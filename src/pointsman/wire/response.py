@@ -296,6 +296,7 @@ _REASONS = {
     431: b"Request Header Fields Too Large",
     502: b"Bad Gateway",
     503: b"Service Unavailable",
+    508: b"Loop Detected",
 }
 
 

@@ -16,6 +16,7 @@ from pointsman.cli.record_warnings import record_warnings
         ("anthropic", {"ANTHROPIC_BASE_URL": "https://models.example"}),
         ("openai_compatible", {"BASE_URL": "http://127.0.0.1:8080/v1/"}),
         ("openai_compatible", {"OPENAI_BASE_URL": "http://127.0.0.1:8080"}),
+        ("local_gguf", {"MODEL_PATH": "/models/small.gguf"}),
     ],
 )
 def test_nothing_is_said_of_a_record_that_will_serve(type_: str, config: dict[str, str]) -> None:
@@ -26,6 +27,8 @@ def test_nothing_is_said_of_a_record_that_will_serve(type_: str, config: dict[st
     ("type_", "config", "told"),
     [
         ("open-ai", {}, "type open-ai; did you mean openai?"),
+        ("local_gguf", {}, "it names no model file; set it with 'pointsman provider update work --config MODEL_PATH=/"),
+        ("local_gguf", {"MODEL_PATH": "small.gguf"}, "its MODEL_PATH is relative, to nobody knows what; set it with"),
         ("github", {}, "type github; the types it knows are anthropic, nvidia, openai, openai_compatible"),
         ("sk-1234", {}, "type given here; the types"),
         (

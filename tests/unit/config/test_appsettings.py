@@ -62,7 +62,7 @@ def test_the_file_as_it_is_shipped_becomes_one_chain_that_is_the_default(tmp_pat
     assert settings.default_route == "default"
     assert settings.operation_log.dir == Path("/var/log/inferrouter")
     assert settings.records.stats_on_data
-    assert not settings.records.forwards_model
+    assert not route.forwards_model
     assert json.loads(groq.config["ERROR_MAPPINGS"]) == [
         {"http_status": 429, "error_code": "spent // really", "category": "rate_limit"},
         {"http_status": 404, "error_code": "", "category": "model_unavailable"},
@@ -99,7 +99,8 @@ def test_models_are_hidden_or_forwarded_as_the_file_says(text: str, forwards: bo
     section = _section().replace('"Providers"', f'"HideModels": {text}, "Providers"')
     if not forwards:
         section = section.replace('"BaseUrl"', '"Model": "m", "BaseUrl"')
-    assert load(tmp_path, section).records.forwards_model is forwards
+    (route,) = load(tmp_path, section).records.routes
+    assert route.forwards_model is forwards
 
 
 def test_hidden_models_need_a_model_of_each_provider(tmp_path: Path) -> None:
@@ -230,3 +231,10 @@ def test_any_json_gives_settings_or_the_one_error(tmp_path_factory: pytest.TempP
     path.write_text(json.dumps(value))
     with contextlib.suppress(SettingsError):
         load_settings(path, HOME)
+
+
+def test_the_warning_of_a_server_that_is_asked_without_a_key_can_be_followed(tmp_path: Path) -> None:
+    text = SHIPPED.replace("https://gemini.example/v1/", "http://127.0.0.1:11434/v1")
+    (warning,) = warned(tmp_path, text)
+    assert warning.endswith("so that it is asked without a key; add ApiKey: none if that is meant")
+    assert warned(tmp_path, text.replace('"Model": "g"', '"Model": "g", "ApiKey": "none"')) == []

@@ -74,6 +74,7 @@ routes:
         "KEY_FILE": "/keys/groq_api_key",
     }
     assert (groq.name, groq.type, groq.account, dict(groq.credentials)) == ("groq", "openai_compatible", "default", {})
+    assert groq.from_file
     assert gemini.config == {"MODEL": "g", "KEY_FILE": "/keys/gemini_api_key"}
     assert local.config == {"MODEL_PATH": str(tmp_path / "m.gguf")}
     assert settings.records.routes == (
@@ -82,16 +83,16 @@ routes:
             "fast",
             "",
             "",
-            250,
             version=1,
             kind="chain",
             candidates=(RouteCandidate("groq"), RouteCandidate("gemini", "other")),
             strategy="least_used",
             fallback="local",
+            request_timeout_seconds=250,
+            from_file=True,
         ),
     )
     assert settings.warnings == ()
-    assert not settings.records.forwards_model
     assert not settings.records.stats_on_data
 
 

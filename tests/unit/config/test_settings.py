@@ -26,13 +26,16 @@ GOOD = {
     "key_file": "/keys/k",
     "auth.grpc": "none",
     "auth.data": "keys",
+    "auth.metrics": "none",
     "public_data_url": "https://gateway.example:8780/v1",
     "secrets_dir": "/secrets",
     "default_route": "fast",
     "operation_log.dir": "/operations",
     "operation_log.keep_days": "'7'",
+    "usage_keep_days": "'8'",
 }
-MEANT = {**GOOD, "operation_log.keep_days": "7", "listen.grpc": "[::1]:3", "database_url": "postgresql://***"}
+MEANT = {**GOOD, "listen.grpc": "[::1]:3", "database_url": "postgresql://***"}
+MEANT |= {"operation_log.keep_days": "7", "usage_keep_days": "8"}
 
 
 def yaml_of(key: str, text: str) -> str:
@@ -87,6 +90,15 @@ def test_every_key_may_stand_in_the_file_a_variable_or_an_option(key: str, tmp_p
         assert dict(settings.sources)[key] == source
 
 
+@pytest.mark.parametrize("key", ["operation_log.keep_days", "usage_keep_days"])
+@pytest.mark.parametrize("days", ["0", "3651", "-1", "1.5", "x", "٣"])
+def test_days_that_are_none_are_told(key: str, days: str, tmp_path: Path) -> None:
+    (line,) = told(tmp_path, "", {BY_PATH[key].variable: days})
+    assert f"{key} is no whole number from 1 to 3650; write days, as in {BY_PATH[key].default}" in line
+    for good in ("1", "3650"):
+        assert load(tmp_path, "", {BY_PATH[key].variable: good}).shown()[key] == good
+
+
 def test_an_option_wins_over_a_variable_and_that_over_the_file(tmp_path: Path) -> None:
     text, environ = "listen: {data: '127.0.0.1:1'}", {"POINTSMAN_LISTEN__DATA": "127.0.0.1:2"}
     assert load(tmp_path, text).listen.data.port == 1
@@ -104,11 +116,13 @@ def test_the_names_of_variables_and_options_are_these() -> None:
         ("POINTSMAN_KEY_FILE", "--key-file"),
         ("POINTSMAN_AUTH__GRPC", "--grpc-auth"),
         ("POINTSMAN_AUTH__DATA", "--data-auth"),
+        ("POINTSMAN_AUTH__METRICS", "--metrics-auth"),
         ("POINTSMAN_PUBLIC_DATA_URL", "--public-data-url"),
         ("POINTSMAN_SECRETS_DIR", "--secrets-dir"),
         ("POINTSMAN_DEFAULT_ROUTE", "--default-route"),
         ("POINTSMAN_OPERATION_LOG__DIR", "--operation-log-dir"),
         ("POINTSMAN_OPERATION_LOG__KEEP_DAYS", "--operation-log-keep-days"),
+        ("POINTSMAN_USAGE_KEEP_DAYS", "--usage-keep-days"),
         ("POINTSMAN_TLS__CERT", "--tls-cert"),
         ("POINTSMAN_TLS__KEY", "--tls-key"),
         ("POINTSMAN_TLS__CLIENT_CA", "--client-ca"),
@@ -258,13 +272,14 @@ def test_variables_of_others_are_left_alone(name: str, tmp_path: Path) -> None:
 
 
 def test_everything_that_is_wrong_is_told_at_once_in_order(tmp_path: Path) -> None:
-    text = "listen: {data: x}\nkeyfile: y\nauth:\n  grpc: maybe\ndatabase_url: mysql://h/d\n"
+    text = "listen: {data: x}\nkeyfile: y\nauth:\n  grpc: maybe\n  metrics: open\ndatabase_url: mysql://h/d\n"
     lines = told(tmp_path, text, {"POINTSMAN_LISTEN__CONTROL": "8781"}, listen__grpc="example.com:1")
     assert [line.partition("; ")[0] for line in lines] == [
         f"{FILE}:1: listen.data is not HOST:PORT",
         f"{FILE}:2: unknown key keyfile",
         f"{FILE}:4: auth.grpc is neither token nor none",
-        f"{FILE}:5: database_url has no scheme that is known",
+        f"{FILE}:5: auth.metrics is neither token nor none",
+        f"{FILE}:6: database_url has no scheme that is known",
         "POINTSMAN_LISTEN__CONTROL: listen.control is not HOST:PORT",
         "--listen-grpc: listen.grpc has a name or a broken address where an IP address belongs",
     ]

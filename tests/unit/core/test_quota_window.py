@@ -70,10 +70,28 @@ def test_every_moment_is_in_the_day_it_is_said_to_be_in(name: str, milliseconds:
     now = milliseconds / 1000
     day = day_at(zone, now)
     assert day.start <= now < day.end == next_midnight(zone, now)
-    assert day.name == day_of(zone, now) < day.next_name
-    assert day_of(zone, day.end) >= day.next_name
+    assert day.name == day_of(zone, now) < day.ahead_name
+    assert day_of(zone, day.end) <= day.ahead_name == day_of(zone, day.end - 1 + 86_400)
     assert day_of(zone, day.end - 1) <= day.name
     assert day_of(zone, day.start) == day.name
+
+
+@pytest.mark.parametrize(
+    ("name", "moment", "ahead"),
+    [
+        ("UTC", "2026-03-28", "2026-03-29"),
+        ("Europe/Budapest", "2026-03-27", "2026-03-28"),
+        ("Europe/Budapest", "2026-03-28", "2026-03-30"),  # the 29th has 23 hours
+        ("Europe/Budapest", "2026-03-29", "2026-03-30"),
+        ("Europe/Budapest", "2026-10-24", "2026-10-25"),  # which has 25
+        ("Pacific/Apia", "2011-12-29", "2011-12-31"),  # there was no 30th
+    ],
+)
+def test_the_last_date_that_a_clock_24_hours_behind_was_at_can_be_the_one_after_the_next(
+    name: str, moment: str, ahead: str
+) -> None:
+    zone = ZoneInfo(name)
+    assert day_at(zone, datetime.fromisoformat(f"{moment}T12:00").replace(tzinfo=zone).timestamp()).ahead_name == ahead
 
 
 @pytest.mark.parametrize(("now", "minute"), [(0.0, 0), (59.999, 0), (60.0, 1), (-0.5, -1)])

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_a_stream_is_told_at_its_first_byte_and_twice_at_its_end() -> None:
 def test_a_request_ends_once(first: str) -> None:
     def tell(journal: Journal) -> None:
         record = journal.request()
-        ends = {
+        ends: dict[str, Callable[[], object]] = {
             "completed": lambda: record.completed(200, None),
             "failed": lambda: record.failed("exhausted", 503),
             "cancelled": record.cancelled,

@@ -9,9 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pointsman.core.attempts import Plan, Skipped
 from pointsman.core.quota import Counters, Quota, QuotaKey
+from pointsman.core.quota_window import Day
 from pointsman.events.operations import Happening, Subject
 from pointsman.gateway.metrics import OTHER, BoundedNames, Gauges, Metrics
-from pointsman.gateway.stats import LiveRow
+from pointsman.proxy.live_quotas import LiveQuota
 from pointsman.wire.usage import TokenUsage
 from tests.support.canary import KEY
 from tests.support.chain_requests import GEMINI, GROQ, LOCAL, MIDNIGHT, Counted, Journal, scripted, succeed
@@ -46,6 +47,37 @@ def scraped(tell: Any, **options: Any) -> Samples:
     metrics = made(**options)
     scripted(tell, metrics)
     return samples(metrics.exposition(QUIET))
+
+
+def test_each_provider_that_failed_and_gave_way_counts_a_fallback() -> None:
+    def tell(journal: Journal) -> None:
+        record = journal.request()
+        record.attempting(GROQ, "m")
+        record.attempt_failed(GROQ, "server_error", GROQ)
+        record.attempting(GROQ, "m")
+        record.attempt_failed(GROQ, "rate_limit", GEMINI)
+        record.attempt_failed(GEMINI, "auth_error", None)  # its key cannot be read
+
+    found = scraped(tell)
+    assert value(found, "pointsman_fallbacks_total", provider="groq", reason="rate_limit") == 1
+    assert value(found, "pointsman_fallbacks_total", provider="gemini", reason="auth_error") == 1
+    assert value(found, "pointsman_fallbacks_total") == 2
+
+
+def test_the_first_byte_of_a_stream_is_measured_from_acceptance() -> None:
+    def tell(journal: Journal) -> None:
+        record = journal.request()
+        record.attempting(GROQ, "m")
+        journal.clock.advance(0.25)
+        record.stream_started()
+        journal.clock.advance(2)
+        record.completed(200, Counted(1, 2))
+
+    labels = {"route": "fast", "account": "default"}
+    found = scraped(tell)
+    assert value(found, "pointsman_stream_first_byte_seconds_sum", **labels) == pytest.approx(0.25)
+    assert value(found, "pointsman_stream_first_byte_seconds_count", **labels) == 1
+    assert value(found, "pointsman_request_duration_seconds_sum", **labels) == pytest.approx(2.25)
 
 
 def test_an_answer_after_two_failures_is_one_request_and_three_attempts() -> None:
@@ -124,9 +156,11 @@ def test_each_skip_counts_once() -> None:
 
 def test_what_is_read_at_the_scrape_is_of_that_moment() -> None:
     key = QuotaKey("default", "groq")
-    row = LiveRow(key, Quota(100), Counters(100, 3), MIDNIGHT, MIDNIGHT, MIDNIGHT + 86400)
+    row = LiveQuota(
+        key, Quota(100), Counters(100, 3), Day("2026-12-01", "2026-12-02", MIDNIGHT, MIDNIGHT + 86400), MIDNIGHT
+    )
     metrics = made()
-    first = samples(metrics.exposition(Gauges((row,), True, 5, 7)))
+    first = samples(metrics.exposition(Gauges((row,), True, 5, 7, {"/models/small.gguf": "ready"})))
     assert value(first, "pointsman_quota_used_requests", window="day") == 100
     assert value(first, "pointsman_quota_used_requests", window="minute") == 3
     assert value(first, "pointsman_quota_limit_requests") == 100
@@ -134,8 +168,10 @@ def test_what_is_read_at_the_scrape_is_of_that_moment() -> None:
     assert value(first, "pointsman_open_connections", listener="data") == 7
     assert value(first, "pointsman_operation_events_lost_total") == 5
     assert value(first, "pointsman_store_up") == 1
+    assert value(first, "pointsman_engine_state", model="/models/small.gguf", state="ready") == 1
+    assert value(first, "pointsman_engine_state") == 1
     second = samples(metrics.exposition(Gauges((), False, 6, 0)))
-    assert not [name for name, _ in second if name.startswith("pointsman_quota")]
+    assert not [name for name, _ in second if name.startswith(("pointsman_quota", "pointsman_engine"))]
     assert value(second, "pointsman_operation_events_lost_total") == 6
     assert value(second, "pointsman_store_up") == 0
 

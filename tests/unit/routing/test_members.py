@@ -7,17 +7,18 @@ from dataclasses import replace
 import pytest
 
 from pointsman.core.attempts import ErrorCategory as E
-from pointsman.core.attempts import ErrorMapping
+from pointsman.core.attempts import ErrorMapping, Member
+from pointsman.core.candidate import Candidate
 from pointsman.core.endpoint import Endpoint, parse_endpoint
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.core.provider import Provider
 from pointsman.core.quota import Quota
 from pointsman.core.route import CHAIN, Route, RouteCandidate
 from pointsman.core.secret import Secret
-from pointsman.routing.members import MOST_MAPPINGS, MOST_REQUESTS, chain_of, member_of
-from pointsman.routing.resolve import Unresolvable
+from pointsman.routing.members import MOST_MAPPINGS, MOST_REQUESTS, chain_of, member_of, target_of
+from pointsman.routing.resolve import NoSuchProvider, Unresolvable
 from tests.support.canary import KEY
-from tests.unit.routing.provider_records import record
+from tests.unit.routing.provider_records import in_file, record
 
 HERE = {"BASE_URL": "http://127.0.0.1:8000/v1", "MODEL": "own"}
 
@@ -28,7 +29,7 @@ def compatible(**config: str) -> Provider:
 
 def refusal(config: Mapping[str, str], kind: str = "openai_compatible") -> str:
     with pytest.raises(Unresolvable) as raised:
-        member_of(record(kind, config={**HERE, **config} if kind == "openai_compatible" else config), "")
+        member_of(in_file(kind, {**HERE, **config} if kind == "openai_compatible" else config), "")
     return raised.value.text
 
 
@@ -58,10 +59,19 @@ def test_a_record_without_chain_settings_has_no_limits_and_its_own_model() -> No
 
 
 def test_a_key_file_takes_the_place_of_a_key_and_none_is_needed() -> None:
-    for credentials in ({}, {"OPENAI_API_KEY": KEY}):
-        provider = record("openai", credentials, {"KEY_FILE": "/run/secrets/prod_api_key"})
-        member = member_of(provider, "m")
+    for credentials in ({}, {"OPENAI_API_KEY": Secret(KEY)}):
+        member = member_of(replace(in_file(), credentials=credentials), "m")
         assert (member.key_file, member.candidate.api_key) == ("/run/secrets/prod_api_key", None)
+
+
+def test_a_stored_record_leads_to_no_file_whatever_it_says() -> None:
+    provider = replace(in_file(), from_file=False)
+    with pytest.raises(Unresolvable, match="prod has no usable key"):
+        member_of(provider, "m")
+    with pytest.raises(Unresolvable, match="prod has no usable key"):
+        target_of(direct(), {"prod": provider})
+    kept = replace(provider, credentials={"OPENAI_API_KEY": Secret(KEY)})
+    assert (member_of(kept, "m").key_file, member_of(kept, "m").candidate.api_key) == ("", Secret(KEY))
 
 
 def test_without_a_key_or_a_key_file_the_next_step_is_to_add_one() -> None:
@@ -189,13 +199,15 @@ def test_a_path_that_is_not_absolute_is_refused(key: str, path: str) -> None:
 
 
 def test_a_local_model_without_a_file_is_refused() -> None:
-    assert "MODEL_PATH of provider prod is missing" in refusal({}, "local_gguf")
+    assert refusal({}, "local_gguf") == (
+        "provider prod names no model file; set it with 'pointsman provider update prod --config MODEL_PATH=FILE'"
+    )
 
 
 @pytest.mark.parametrize("kind", ["openai", "mock"])
 def test_a_member_needs_a_model_unless_the_clients_is_forwarded(kind: str) -> None:
     provider = record(kind)
-    with pytest.raises(Unresolvable, match="MODEL of provider prod is missing"):
+    with pytest.raises(Unresolvable, match="prod has no model of its own; name one, prod=MODEL"):
         member_of(provider, " ")
     assert member_of(provider, "", forwards_model=True).candidate.model == ""
 
@@ -217,9 +229,9 @@ def test_no_refusal_repeats_a_value_that_may_be_a_secret() -> None:
 # Chains
 
 
-def route(*candidates: str | tuple[str, str], fallback: str = "", timeout: int = 0) -> Route:
+def route(*candidates: str | tuple[str, str], fallback: str = "") -> Route:
     listed = tuple(RouteCandidate(each) if isinstance(each, str) else RouteCandidate(*each) for each in candidates)
-    return Route("default", "fast", "", "", timeout, 1, CHAIN, listed, "least_used", fallback)
+    return Route("default", "fast", "", "", 0, 1, CHAIN, listed, "least_used", fallback)
 
 
 def named(name: str, provider: Provider) -> Provider:
@@ -256,21 +268,19 @@ def test_a_chain_without_a_fallback_is_allowed() -> None:
     assert chain_of(route("a"), RECORDS).fallback is None
 
 
-def test_a_chain_has_the_routes_timeout_and_may_forward_the_clients_model() -> None:
-    chain = chain_of(route("a", timeout=7), RECORDS, forwards_model=True)
+def test_a_chain_has_the_routes_timeouts_and_may_forward_the_clients_model() -> None:
+    given = replace(route("a"), timeout_seconds=5, request_timeout_seconds=7, forwards_model=True)
+    chain = chain_of(given, RECORDS)
     assert (chain.request_timeout_seconds, chain.forwards_model) == (7.0, True)
+    assert [each.candidate.timeout_seconds for each in chain.members] == [5.0]
 
 
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
         (route(), "chain fast has no candidates; name at least one provider"),
-        (route(fallback="local"), "chain fast has no candidates"),
-        (
-            route("a", "nobody"),
-            "names provider nobody, which does not exist; the providers are a, b, broken, lab, local",
-        ),
-        (route("a", fallback="nobody"), "names provider nobody, which does not exist"),
+        (route("a", "nobody"), "provider 'nobody' not found; create it first: pointsman provider create --name NAME"),
+        (route("a", fallback="nobody"), "provider 'nobody' not found"),
         (route("lab"), "names lab, a runner"),
         (route("a", fallback="lab"), "names lab, a runner"),
         (route("a", fallback="runner:lab"), "names runner:lab, a runner"),
@@ -289,9 +299,43 @@ def test_a_chain_that_cannot_be_right_is_refused_with_its_reason(bad: Route, wor
     assert words in raised.value.text
 
 
-def test_without_any_provider_the_refusal_says_so() -> None:
-    with pytest.raises(Unresolvable, match="there are no providers"):
+def test_what_does_not_exist_yet_is_told_apart_from_what_cannot_be() -> None:
+    with pytest.raises(Unresolvable) as raised:
         chain_of(route("a"), {})
+    assert (raised.value.code, raised.value.http_status) == ("FAILED_PRECONDITION", 409)
+    with pytest.raises(Unresolvable) as raised:
+        chain_of(route("lab"), RECORDS)
+    assert (raised.value.code, raised.value.http_status) == ("INVALID_ARGUMENT", 400)
+
+
+def test_a_fallback_alone_is_a_chain() -> None:
+    chain = chain_of(route(fallback="local"), RECORDS)
+    assert (chain.members, chain.all_members) == ((), (chain.fallback,))
+
+
+def direct(timeout: int = 0) -> Route:
+    return Route("default", "only", "prod", "m", timeout, 1)
+
+
+def test_a_direct_route_leads_to_one_candidate_and_settings_for_chains_do_not_count() -> None:
+    target = target_of(direct(timeout=9), {"prod": compatible(DAILY_REQUEST_LIMIT="many")})
+    assert isinstance(target, Candidate)
+    assert (target.route, target.model, target.provider, target.timeout_seconds) == ("only", "m", "prod", 9.0)
+    assert target.api_key == Secret(KEY)
+
+
+def test_a_direct_route_to_a_key_in_a_file_leads_to_where_it_is_read() -> None:
+    target = target_of(direct(), {"prod": in_file()})
+    assert isinstance(target, Member)
+    assert (target.provider, target.key_file) == ("prod", "/run/secrets/prod_api_key")
+    assert (target.candidate.model, target.candidate.api_key) == ("m", None)
+    with pytest.raises(Unresolvable, match="KEY_FILE of provider prod is not the absolute path"):
+        target_of(direct(), {"prod": in_file(config={"KEY_FILE": "keys/prod"})})
+
+
+def test_a_direct_route_needs_its_provider() -> None:
+    with pytest.raises(NoSuchProvider, match="provider 'prod' not found"):
+        target_of(direct(), {})
 
 
 def test_a_chain_in_use_outlives_broken_records_which_are_told() -> None:
@@ -307,5 +351,5 @@ def test_a_chain_in_use_may_live_on_its_fallback_alone_but_not_on_nothing() -> N
     chain = chain_of(route("gone", fallback="local"), RECORDS, left_out=lambda name, _: told.append(name))
     assert chain.members == ()
     assert chain.fallback is not None
-    with pytest.raises(Unresolvable, match="no provider of chain fast can be used"):
+    with pytest.raises(NoSuchProvider, match="provider 'gone' not found"):
         chain_of(route("gone", "broken"), RECORDS, left_out=lambda name, _: told.append(name))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.core.attempts import Member
@@ -162,6 +162,33 @@ def test_members_that_come_and_go_all_the_time_keep_their_shares() -> None:
         chosen, state = picks(present, 1, state)
         got[chosen[0]] += 1
     assert all(abs(got[name] - owed[name]) <= 3 for name in owed)
+
+
+BURST = 3.0
+"""Requests that a member may be ahead of its share, or behind, however short the window; of six members, 2 are seen."""
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 20_000), min_size=2, max_size=6), st.integers(0, 300), st.integers(1, 500))
+def test_a_member_that_comes_back_gets_no_burst_and_makes_up_for_nothing(
+    limits: list[int], before: int, away: int
+) -> None:
+    all_of = members(limits)
+    _, state = picks(all_of, before)
+    _, state = picks(all_of[1:], away, state)
+    share, count = limits[0] / sum(limits), 0
+    for turn, chosen in enumerate(picks(all_of, 200, state)[0], 1):
+        count += chosen == "p0"
+        assert abs(count - share * turn) <= BURST
+
+
+@given(st.lists(st.integers(1, 20_000), min_size=2, max_size=6), st.integers(0, 300), st.integers(1, 300))
+def test_shares_hold_in_every_window_to_a_request_or_two(limits: list[int], before: int, window: int) -> None:
+    all_of = members(limits)
+    _, state = picks(all_of, before)
+    got = Counter(picks(all_of, window, state)[0])
+    for each in all_of:
+        assert abs(got[each.provider] - window * each.quota.daily_requests / sum(limits)) <= BURST
 
 
 def test_a_changed_limit_counts_from_the_next_request_on() -> None:

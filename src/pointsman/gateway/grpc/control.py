@@ -16,6 +16,7 @@ from pointsman.rpc.convert import (
     route_message,
     token_message,
 )
+from pointsman.rpc.explained import explanation_message, question
 from pointsman.rpc.gen import control_pb2 as pb
 from pointsman.rpc.gen import control_pb2_grpc
 
@@ -130,6 +131,10 @@ class ControlServicer(control_pb2_grpc.ControlServicer):
     async def ListAccounts(self, request: pb.ListAccountsRequest, context: _Context) -> pb.ListAccountsResponse:
         """All accounts."""
         return pb.ListAccountsResponse(accounts=map(account_message, await self._control.accounts.list()))
+
+    async def Explain(self, request: pb.ExplainRequest, context: _Context) -> pb.Explanation:
+        """What would become of a request."""
+        return explanation_message(await self._control.explain.explain(caller().account, question(request)))
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: _Context) -> pb.GetStatusResponse:
         """What an operator asks first."""

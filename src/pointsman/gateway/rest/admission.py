@@ -13,7 +13,7 @@ from pointsman.core.control_errors import ControlError, InvalidRequest, NotPermi
 from pointsman.core.provider import check_name
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.rest.refusals import error_response, looks_like_a_credential, shape_problems
-from pointsman.gateway.rest.strict_request import StrictRequest
+from pointsman.gateway.rest.strict_request import BodyLimits, StrictRequest
 
 
 class AdminRoute(APIRoute):
@@ -29,7 +29,7 @@ class AdminRoute(APIRoute):
                 await self._admit(request)
                 self._check_query(request)
                 if self.body_field is not None:
-                    await request.load(request.app.state.body_limits)
+                    await request.load(self.body_limits(request.app.state.body_limits))
                 return await handle(request)
             except ControlError as error:
                 return error_response(error, request.texts())
@@ -40,6 +40,10 @@ class AdminRoute(APIRoute):
                 return Response(status_code=400)  # nobody is there to read it
 
         return admitted
+
+    def body_limits(self, usual: BodyLimits) -> BodyLimits:
+        """Bounds of its body."""
+        return usual
 
     async def _admit(self, request: Request) -> None:
         authenticator: Authenticator = request.app.state.authenticator

@@ -15,6 +15,7 @@ from pointsman.gateway.rest.admission import AdminRoute, PublicRoute
 from pointsman.gateway.rest.boundary import Boundary
 from pointsman.gateway.rest.document import document
 from pointsman.gateway.rest.endpoints import BASE
+from pointsman.gateway.rest.explained import ExplainEndpoint, ExplainRoute
 from pointsman.gateway.rest.refusals import NoSuchMethod, NoSuchPath, error_response
 from pointsman.gateway.rest.strict_request import BodyLimits
 from pointsman.gateway.rest.watching import add_watching
@@ -49,6 +50,8 @@ def build_api(
     _add_sandbox_tokens(api, endpoints.SandboxTokenEndpoints(control))
     _add_keys(api, endpoints.KeyEndpoints(control))
     _add_accounts(api, endpoints.AccountEndpoints(control))
+    explaining = ExplainEndpoint(control).explain
+    _add(api, "POST", f"{BASE}/explain", explaining, operation_id="explain", route_class_override=ExplainRoute)
     if watching is not None:
         add_watching(api, watching)
     made = document(api, version)

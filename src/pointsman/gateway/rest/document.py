@@ -12,15 +12,17 @@ from pointsman.gateway.rest.answers import ErrorAnswer, ErrorDetail
 _DESCRIPTION = """Providers, routes, sandbox tokens, keys and accounts of one gateway.
 
 Every path but `/health` takes the admin's token: `Authorization: Bearer TOKEN`. Bodies are JSON in UTF-8 of at most
-1 MiB; unknown fields, converted types and repeated keys are refused. Credentials go in and never come out."""
+1 MiB, a request to be explained 21 MiB; unknown fields, converted types and repeated keys are refused. Credentials go
+in and never come out."""
 
+HEALTH_PATH = "/health"
 _ERRORS = {
     "400": "The request cannot be right, whatever is stored.",
     "401": "No token, or none that is valid.",
     "403": "A sandbox's token, or a key of the data listener; only the admin's token may do this.",
     "404": "The record, or the account, does not exist.",
     "409": "It exists already, is in use, or the provider did not answer as it must.",
-    "413": "The body has over 1 MiB.",
+    "413": "The body has over 1 MiB; over 21 MiB where a request is to be explained.",
     "415": "The body does not say that it is JSON.",
     "408": "The body did not arrive in time.",
     "500": "Internal error.",
@@ -45,19 +47,20 @@ def document(api: FastAPI, version: str) -> dict[str, Any]:
     made["components"]["securitySchemes"] = {"admin": {"type": "http", "scheme": "bearer"}}
     made["components"]["parameters"] = {"account": _account_parameter()}
     made["components"]["responses"] = {f"E{code}": _error(text) for code, text in _ERRORS.items()}
-    public = {route.path for route in api.routes if isinstance(route, PublicRoute)}
+    open_paths = {route.path for route in api.routes if isinstance(route, PublicRoute)}
     for path, operations in made["paths"].items():
         for operation in operations.values():
-            _complete(operation, path in public)
+            _complete(operation, path, is_open=path in open_paths)
     return made
 
 
-def _complete(operation: dict[str, Any], is_public: bool) -> None:
+def _complete(operation: dict[str, Any], path: str, *, is_open: bool) -> None:
     responses = operation["responses"]
     operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
     responses.pop("422", None)
-    if is_public:
+    if path == HEALTH_PATH:
         responses["503"] = {**responses["200"], "description": "Degraded: the database cannot be reached."}
+    if is_open:
         return
     operation["security"] = [{"admin": []}]
     operation.setdefault("parameters", []).append({"$ref": "#/components/parameters/account"})

@@ -23,11 +23,10 @@ class _Prepared:
 
     __slots__ = ("origin", "patience", "template")
 
-    def __init__(self, candidate: Candidate, pool: Pool, limits: Limits) -> None:
+    def __init__(self, candidate: Candidate, pool: Pool, limits: Limits, mark: bytes) -> None:
         endpoint = candidate.endpoint
-        self.template = RequestTemplate(
-            candidate, candidate.api_key.reveal() if candidate.api_key else "", endpoint.authority
-        )
+        credential = candidate.api_key.reveal() if candidate.api_key else ""
+        self.template = RequestTemplate(candidate, credential, endpoint.authority, mark)
         self.origin = pool.origin(
             Origin(
                 endpoint.host,
@@ -41,12 +40,12 @@ class _Prepared:
 
 
 class HttpBackend:
-    """Calls providers."""
+    """Calls providers. `mark`: the gateway's, empty in a sandbox (`routing.hops`)."""
 
-    def __init__(self, pool: Pool, limits: Limits, sweep: Sweep) -> None:
+    def __init__(self, pool: Pool, limits: Limits, sweep: Sweep, mark: bytes = b"") -> None:
         self._limits = limits
         self._sweep = sweep
-        self._prepared = CandidateCache(lambda candidate: _Prepared(candidate, pool, limits))
+        self._prepared = CandidateCache(lambda candidate: _Prepared(candidate, pool, limits, mark))
 
     async def open(self, call: Call) -> Exchange:
         """Send the request, over a kept connection if there is one, and wait for the head."""
@@ -62,6 +61,8 @@ def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> list[b
         pieces: Pieces = ()
     else:
         pieces = splice_model(call.body, template.model, limits.json_keys)
+        if call.keeps_model:  # it may be spelled with escapes
+            pieces = (call.body,)
     return template.encode(method, call.path, call.head.values, pieces)
 
 

@@ -869,3 +869,339 @@ class GetStatusResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class ExplainRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    BODY_FIELD_NUMBER: _builtins.int
+    HEADER_NAMES_FIELD_NUMBER: _builtins.int
+    KEY_NAME_FIELD_NUMBER: _builtins.int
+    SANDBOX_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """What the request would name; inference.local is an agent's way in. Empty: what the body names."""
+    path: _builtins.str
+    """With its query. Empty: /v1/chat/completions."""
+    body: _builtins.bytes
+    key_name: _builtins.str
+    """Of a key, or of a sandbox's token, that it would come with."""
+    sandbox: _builtins.str
+    @_builtins.property
+    def header_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of header fields that the client would send."""
+
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        path: _builtins.str = ...,
+        body: _builtins.bytes | None = ...,
+        header_names: _abc.Iterable[_builtins.str] | None = ...,
+        key_name: _builtins.str = ...,
+        sandbox: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_body", b"_body", "body", b"body"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_body", b"_body", "body", b"body", "header_names", b"header_names", "key_name", b"key_name", "model", b"model", "path", b"path", "sandbox", b"sandbox"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__body: _TypeAlias = _typing.Literal["body"]  # noqa: Y015
+    _WhichOneofArgType__body: _TypeAlias = _typing.Literal["_body", b"_body"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__body) -> _WhichOneofReturnType__body | None: ...
+
+Global___ExplainRequest: _TypeAlias = ExplainRequest  # noqa: Y015
+
+@_typing.final
+class Explanation(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    ROUTE_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    REQUEST_TIMEOUT_SECS_FIELD_NUMBER: _builtins.int
+    CHUNK_IDLE_SECS_FIELD_NUMBER: _builtins.int
+    CANDIDATES_FIELD_NUMBER: _builtins.int
+    TRIED_FIELD_NUMBER: _builtins.int
+    DENIAL_FIELD_NUMBER: _builtins.int
+    account: _builtins.str
+    model: _builtins.str
+    """Absent: the request names none."""
+    path: _builtins.str
+    protocol: _builtins.str
+    """Empty: the path is none of inference."""
+    route: _builtins.str
+    kind: _builtins.str
+    """direct or chain."""
+    version: _builtins.int
+    runs: _builtins.str
+    """gateway or sandbox: who calls the provider."""
+    strategy: _builtins.str
+    request_timeout_secs: _builtins.float
+    chunk_idle_secs: _builtins.float
+    tried: _builtins.bool
+    """Whether anybody would be asked."""
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExplainedStep]: ...
+    @_builtins.property
+    def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExplainedCandidate]:
+        """Those that would be tried in their order, then the others."""
+
+    @_builtins.property
+    def denial(self) -> Global___ExplainedDenial:
+        """What the client would hear instead of an answer."""
+
+    def __init__(
+        self,
+        *,
+        account: _builtins.str = ...,
+        model: _builtins.str | None = ...,
+        path: _builtins.str = ...,
+        protocol: _builtins.str = ...,
+        steps: _abc.Iterable[Global___ExplainedStep] | None = ...,
+        route: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        version: _builtins.int = ...,
+        runs: _builtins.str = ...,
+        strategy: _builtins.str = ...,
+        request_timeout_secs: _builtins.float = ...,
+        chunk_idle_secs: _builtins.float = ...,
+        candidates: _abc.Iterable[Global___ExplainedCandidate] | None = ...,
+        tried: _builtins.bool = ...,
+        denial: Global___ExplainedDenial | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "denial", b"denial", "model", b"model"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "account", b"account", "candidates", b"candidates", "chunk_idle_secs", b"chunk_idle_secs", "denial", b"denial", "kind", b"kind", "model", b"model", "path", b"path", "protocol", b"protocol", "request_timeout_secs", b"request_timeout_secs", "route", b"route", "runs", b"runs", "steps", b"steps", "strategy", b"strategy", "tried", b"tried", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+
+Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
+
+@_typing.final
+class ExplainedStep(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    HOW_FIELD_NUMBER: _builtins.int
+    TO_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    how: _builtins.str
+    """alias, sandbox_token or default_route."""
+    to: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        how: _builtins.str = ...,
+        to: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["how", b"how", "name", b"name", "to", b"to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainedStep: _TypeAlias = ExplainedStep  # noqa: Y015
+
+@_typing.final
+class ExplainedDenial(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_SECS_FIELD_NUMBER: _builtins.int
+    status: _builtins.int
+    text: _builtins.str
+    code: _builtins.str
+    detail: _builtins.str
+    """For the operator alone."""
+    retry_after_secs: _builtins.float
+    def __init__(
+        self,
+        *,
+        status: _builtins.int = ...,
+        text: _builtins.str = ...,
+        code: _builtins.str = ...,
+        detail: _builtins.str = ...,
+        retry_after_secs: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_after_secs", b"_retry_after_secs", "retry_after_secs", b"retry_after_secs"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_after_secs", b"_retry_after_secs", "code", b"code", "detail", b"detail", "retry_after_secs", b"retry_after_secs", "status", b"status", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__retry_after_secs: _TypeAlias = _typing.Literal["retry_after_secs"]  # noqa: Y015
+    _WhichOneofArgType__retry_after_secs: _TypeAlias = _typing.Literal["_retry_after_secs", b"_retry_after_secs"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_after_secs) -> _WhichOneofReturnType__retry_after_secs | None: ...
+
+Global___ExplainedDenial: _TypeAlias = ExplainedDenial  # noqa: Y015
+
+@_typing.final
+class ExplainedCandidate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_NAME_FIELD_NUMBER: _builtins.int
+    PROVIDER_TYPE_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    SKIP_REASON_FIELD_NUMBER: _builtins.int
+    SKIP_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    SKIP_DETAIL_FIELD_NUMBER: _builtins.int
+    FALLBACK_FIELD_NUMBER: _builtins.int
+    BY_CHANCE_FIELD_NUMBER: _builtins.int
+    KEY_STATE_FIELD_NUMBER: _builtins.int
+    KEY_SOURCE_FIELD_NUMBER: _builtins.int
+    KEY_PROBLEM_FIELD_NUMBER: _builtins.int
+    QUOTA_FIELD_NUMBER: _builtins.int
+    REWRITE_FIELD_NUMBER: _builtins.int
+    HEADER_SECS_FIELD_NUMBER: _builtins.int
+    provider_name: _builtins.str
+    provider_type: _builtins.str
+    endpoint: _builtins.str
+    place: _builtins.int
+    """In the order of attempts, from 1; 0: not tried."""
+    skip_reason: _builtins.str
+    """Empty when it would be tried."""
+    skip_until_ms: _builtins.int
+    """0: nobody knows."""
+    skip_detail: _builtins.str
+    fallback: _builtins.bool
+    by_chance: _builtins.bool
+    """Whether its place among its equals is drawn anew for every request."""
+    key_state: _builtins.str
+    """not_needed, readable or missing."""
+    key_source: _builtins.str
+    """record or file."""
+    key_problem: _builtins.str
+    header_secs: _builtins.float
+    @_builtins.property
+    def quota(self) -> Global___ExplainedQuota: ...
+    @_builtins.property
+    def rewrite(self) -> Global___ExplainedRewrite: ...
+    def __init__(
+        self,
+        *,
+        provider_name: _builtins.str = ...,
+        provider_type: _builtins.str = ...,
+        endpoint: _builtins.str = ...,
+        place: _builtins.int = ...,
+        skip_reason: _builtins.str = ...,
+        skip_until_ms: _builtins.int = ...,
+        skip_detail: _builtins.str = ...,
+        fallback: _builtins.bool = ...,
+        by_chance: _builtins.bool = ...,
+        key_state: _builtins.str = ...,
+        key_source: _builtins.str = ...,
+        key_problem: _builtins.str = ...,
+        quota: Global___ExplainedQuota | None = ...,
+        rewrite: Global___ExplainedRewrite | None = ...,
+        header_secs: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quota", b"quota", "rewrite", b"rewrite"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_chance", b"by_chance", "endpoint", b"endpoint", "fallback", b"fallback", "header_secs", b"header_secs", "key_problem", b"key_problem", "key_source", b"key_source", "key_state", b"key_state", "place", b"place", "provider_name", b"provider_name", "provider_type", b"provider_type", "quota", b"quota", "rewrite", b"rewrite", "skip_detail", b"skip_detail", "skip_reason", b"skip_reason", "skip_until_ms", b"skip_until_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainedCandidate: _TypeAlias = ExplainedCandidate  # noqa: Y015
+
+@_typing.final
+class ExplainedQuota(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAILY_LIMIT_FIELD_NUMBER: _builtins.int
+    DAILY_USED_FIELD_NUMBER: _builtins.int
+    MINUTE_LIMIT_FIELD_NUMBER: _builtins.int
+    MINUTE_USED_FIELD_NUMBER: _builtins.int
+    DAY_RESETS_AT_MS_FIELD_NUMBER: _builtins.int
+    MINUTE_RESETS_AT_MS_FIELD_NUMBER: _builtins.int
+    EXHAUSTED_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    RUNS_DRY_AT_MS_FIELD_NUMBER: _builtins.int
+    daily_limit: _builtins.int
+    """0: none, as in minute_limit."""
+    daily_used: _builtins.int
+    minute_limit: _builtins.int
+    minute_used: _builtins.int
+    day_resets_at_ms: _builtins.int
+    minute_resets_at_ms: _builtins.int
+    exhausted_until_ms: _builtins.int
+    """What an upstream said; 0 when nothing that still holds."""
+    runs_dry_at_ms: _builtins.int
+    """0: not today, or nobody can tell."""
+    def __init__(
+        self,
+        *,
+        daily_limit: _builtins.int = ...,
+        daily_used: _builtins.int = ...,
+        minute_limit: _builtins.int = ...,
+        minute_used: _builtins.int = ...,
+        day_resets_at_ms: _builtins.int = ...,
+        minute_resets_at_ms: _builtins.int = ...,
+        exhausted_until_ms: _builtins.int = ...,
+        runs_dry_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["daily_limit", b"daily_limit", "daily_used", b"daily_used", "day_resets_at_ms", b"day_resets_at_ms", "exhausted_until_ms", b"exhausted_until_ms", "minute_limit", b"minute_limit", "minute_resets_at_ms", b"minute_resets_at_ms", "minute_used", b"minute_used", "runs_dry_at_ms", b"runs_dry_at_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainedQuota: _TypeAlias = ExplainedQuota  # noqa: Y015
+
+@_typing.final
+class ExplainedRewrite(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_BEFORE_FIELD_NUMBER: _builtins.int
+    MODEL_AFTER_FIELD_NUMBER: _builtins.int
+    BODY_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    HEADERS_KEPT_FIELD_NUMBER: _builtins.int
+    HEADERS_SET_FIELD_NUMBER: _builtins.int
+    HEADERS_DEFAULT_FIELD_NUMBER: _builtins.int
+    HEADERS_DROPPED_FIELD_NUMBER: _builtins.int
+    model_before: _builtins.str
+    model_after: _builtins.str
+    body: _builtins.str
+    """replaced, inserted, same, pinned or unchanged."""
+    path: _builtins.str
+    @_builtins.property
+    def headers_kept(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def headers_set(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def headers_default(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def headers_dropped(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        model_before: _builtins.str | None = ...,
+        model_after: _builtins.str = ...,
+        body: _builtins.str = ...,
+        path: _builtins.str = ...,
+        headers_kept: _abc.Iterable[_builtins.str] | None = ...,
+        headers_set: _abc.Iterable[_builtins.str] | None = ...,
+        headers_default: _abc.Iterable[_builtins.str] | None = ...,
+        headers_dropped: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model_before", b"_model_before", "model_before", b"model_before"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model_before", b"_model_before", "body", b"body", "headers_default", b"headers_default", "headers_dropped", b"headers_dropped", "headers_kept", b"headers_kept", "headers_set", b"headers_set", "model_after", b"model_after", "model_before", b"model_before", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model_before: _TypeAlias = _typing.Literal["model_before"]  # noqa: Y015
+    _WhichOneofArgType__model_before: _TypeAlias = _typing.Literal["_model_before", b"_model_before"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model_before) -> _WhichOneofReturnType__model_before | None: ...
+
+Global___ExplainedRewrite: _TypeAlias = ExplainedRewrite  # noqa: Y015

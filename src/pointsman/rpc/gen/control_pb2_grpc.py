@@ -104,6 +104,11 @@ class ControlStub:
                 request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsRequest.SerializeToString,
                 response_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsResponse.FromString,
                 _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/pointsman.v1.Control/Explain',
+                request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.Explanation.FromString,
+                _registered_method=True)
         self.GetStatus = channel.unary_unary(
                 '/pointsman.v1.Control/GetStatus',
                 request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.GetStatusRequest.SerializeToString,
@@ -202,6 +207,13 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Explain(self, request, context):
+        """What would become of a request, without sending it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStatus(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -280,6 +292,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.ListAccounts,
                     request_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsRequest.FromString,
                     response_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ExplainRequest.FromString,
+                    response_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.Explanation.SerializeToString,
             ),
             'GetStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStatus,
@@ -665,6 +682,33 @@ class Control:
             '/pointsman.v1.Control/ListAccounts',
             pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsRequest.SerializeToString,
             pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pointsman.v1.Control/Explain',
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.ExplainRequest.SerializeToString,
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.Explanation.FromString,
             options,
             channel_credentials,
             insecure,

@@ -51,6 +51,8 @@ class ControlStub:
     RevokeKey: _grpc.UnaryUnaryMultiCallable[_control_pb2.RevokeKeyRequest, _control_pb2.RevokeKeyResponse]
     CreateAccount: _grpc.UnaryUnaryMultiCallable[_control_pb2.CreateAccountRequest, _control_pb2.Account]
     ListAccounts: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListAccountsRequest, _control_pb2.ListAccountsResponse]
+    Explain: _grpc.UnaryUnaryMultiCallable[_control_pb2.ExplainRequest, _control_pb2.Explanation]
+    """What would become of a request, without sending it."""
     GetStatus: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetStatusRequest, _control_pb2.GetStatusResponse]
 
 @_typing.type_check_only
@@ -74,6 +76,8 @@ class ControlAsyncStub(ControlStub):
     RevokeKey: _aio.UnaryUnaryMultiCallable[_control_pb2.RevokeKeyRequest, _control_pb2.RevokeKeyResponse]  # type: ignore[assignment]
     CreateAccount: _aio.UnaryUnaryMultiCallable[_control_pb2.CreateAccountRequest, _control_pb2.Account]  # type: ignore[assignment]
     ListAccounts: _aio.UnaryUnaryMultiCallable[_control_pb2.ListAccountsRequest, _control_pb2.ListAccountsResponse]  # type: ignore[assignment]
+    Explain: _aio.UnaryUnaryMultiCallable[_control_pb2.ExplainRequest, _control_pb2.Explanation]  # type: ignore[assignment]
+    """What would become of a request, without sending it."""
     GetStatus: _aio.UnaryUnaryMultiCallable[_control_pb2.GetStatusRequest, _control_pb2.GetStatusResponse]  # type: ignore[assignment]
 
 class ControlServicer(metaclass=_abc_1.ABCMeta):
@@ -178,6 +182,14 @@ class ControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.ListAccountsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.ListAccountsResponse, _abc.Awaitable[_control_pb2.ListAccountsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Explain(
+        self,
+        request: _control_pb2.ExplainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.Explanation, _abc.Awaitable[_control_pb2.Explanation]]:
+        """What would become of a request, without sending it."""
 
     @_abc_1.abstractmethod
     def GetStatus(

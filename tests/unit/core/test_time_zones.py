@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pointsman.config.time_zones import UnknownZone, zone_named
+from pointsman.core.time_zones import UnknownZone, zone_named
 from tests.support.processes import run_to_end
 
 
@@ -23,6 +23,7 @@ def test_zones_are_found_by_their_names() -> None:
         ("../../etc/passwd", "is not known"),
         ("/etc/passwd", "is not known"),
         ("a\0b", "is not known"),
+        ("\ud800", "is not known"),
         ("x" * 10_000, "is not known"),
     ],
 )
@@ -33,6 +34,6 @@ def test_a_name_that_is_none_is_told_with_the_nearest(name: str, hint: str) -> N
 
 
 def test_zones_are_found_where_the_system_has_none() -> None:
-    code = "from pointsman.config.time_zones import zone_named; print(zone_named('Europe/Budapest'))"
+    code = "from pointsman.core.time_zones import zone_named; print(zone_named('Europe/Budapest'))"
     done = run_to_end([sys.executable, "-c", code], environ={"PYTHONTZPATH": ""})
     assert (done.stdout, done.stderr) == ("Europe/Budapest\n", "")

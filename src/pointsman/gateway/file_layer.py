@@ -1,0 +1,236 @@
+"""The store as the gateway sees it: what a configuration file defines lies beside what is stored.
+
+Owns that both are one listing, and that nobody changes what is the file's by command. What the file says, and when it
+is read again: config and the gateway's composition.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from pointsman.config.gateway_records import FileRecords
+from pointsman.core.account import DEFAULT_ACCOUNT, Account
+from pointsman.core.control_errors import DefinedInFile
+from pointsman.core.data_key import DataKey
+from pointsman.core.provider import Provider
+from pointsman.core.route import Route
+from pointsman.core.sandbox_token import SandboxToken
+from pointsman.core.usage_row import UsageRow
+from pointsman.store.interface import Reader, Store, Writer
+
+NO_RECORDS = FileRecords()
+
+
+class FileLayer:
+    """A Store on top of another. Of two records with one name the file's is seen."""
+
+    def __init__(self, store: Store, records: FileRecords = NO_RECORDS) -> None:
+        self.kind = store.kind
+        self._store = store
+        self._file = _File(records)
+        self._replaced = 0
+
+    @property
+    def records(self) -> FileRecords:
+        """What lies beside the stored records now."""
+        return self._file.records
+
+    def replace(self, records: FileRecords) -> None:
+        """Another file from now on; whatever is kept by the generation is made anew.
+
+        Whoever calls it has asked `conflicts` before. Readers and writers that have begun keep what they began with.
+        """
+        self._file = _File(records)
+        self._replaced += 1
+
+    async def conflicts(self, records: FileRecords) -> tuple[str, ...]:
+        """A line for each name that would be in the file and in the store. Raises StoreUnavailable."""
+        async with self._store.read() as reader:
+            providers = await reader.provider_names(DEFAULT_ACCOUNT)
+            routes = [each.name for each in await reader.routes(DEFAULT_ACCOUNT)]
+        return (
+            *(_conflict("provider", each.name) for each in records.providers if each.name in providers),
+            *(_conflict("route", each.name) for each in records.routes if each.name in routes),
+        )
+
+    async def generation(self) -> int:
+        """The store's, and one more for every other file."""
+        return await self._store.generation() + self._replaced
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Reader]:
+        """A view of now."""
+        file, replaced = self._file, self._replaced
+        async with self._store.read() as reader:
+            yield _LayeredReader(reader, file, replaced)
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[Writer]:
+        """A transaction of the store's."""
+        async with self._store.write() as writer:
+            yield _LayeredWriter(writer, self._file, self._replaced)
+
+    async def append_usage(self, rows: Sequence[UsageRow]) -> None:
+        """The store's."""
+        await self._store.append_usage(rows)
+
+    async def prune_usage(self, before: float) -> int:
+        """The store's."""
+        return await self._store.prune_usage(before)
+
+    def derive(self, purpose: bytes) -> bytes:
+        """The store's."""
+        return self._store.derive(purpose)
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._store.close()
+
+
+class _File:
+    """The records of one file by name."""
+
+    def __init__(self, records: FileRecords) -> None:
+        self.records = records
+        self.providers = {each.name: each for each in records.providers}
+        self.routes = {each.name: each for each in records.routes}
+
+    def provider(self, account: str, name: str) -> Provider | None:
+        return self.providers.get(name) if account == DEFAULT_ACCOUNT else None
+
+    def route(self, account: str, name: str) -> Route | None:
+        return self.routes.get(name) if account == DEFAULT_ACCOUNT else None
+
+
+class _LayeredReader:
+    def __init__(self, reader: Reader, file: _File, replaced: int) -> None:
+        self._reader = reader
+        self._file = file
+        self._replaced = replaced
+
+    async def generation(self) -> int:
+        return await self._reader.generation() + self._replaced
+
+    async def provider(self, account: str, name: str) -> Provider | None:
+        return self._file.provider(account, name) or await self._reader.provider(account, name)
+
+    async def providers(self, account: str, limit: int, offset: int) -> Sequence[Provider]:
+        if account != DEFAULT_ACCOUNT or not self._file.providers:
+            return await self._reader.providers(account, limit, offset)
+        stored = await self._reader.provider_names(account)
+        page = sorted({*stored, *self._file.providers})[offset : offset + limit]
+        if not page:
+            return []
+        # In the store's own listing, what belongs to the page stands together.
+        start, end = bisect_left(stored, page[0]), bisect_right(stored, page[-1])
+        found = await self._reader.providers(account, end - start, start) if end > start else []
+        by_name = {each.name: each for each in found} | self._file.providers
+        return [by_name[name] for name in page]
+
+    async def provider_names(self, account: str) -> Sequence[str]:
+        stored = await self._reader.provider_names(account)
+        return sorted({*stored, *self._file.providers}) if account == DEFAULT_ACCOUNT else stored
+
+    async def count_providers(self, account: str) -> int:
+        if account != DEFAULT_ACCOUNT or not self._file.providers:
+            return await self._reader.count_providers(account)
+        return len(await self.provider_names(account))
+
+    async def route(self, account: str, name: str) -> Route | None:
+        return self._file.route(account, name) or await self._reader.route(account, name)
+
+    async def routes(self, account: str) -> Sequence[Route]:
+        return self._beside(account, await self._reader.routes(account))
+
+    async def routes_to(self, account: str, provider_name: str) -> Sequence[Route]:
+        found = self._beside(account, await self._reader.routes_to(account, provider_name))
+        return [each for each in found if provider_name in each.provider_names]
+
+    def _beside(self, account: str, stored: Sequence[Route]) -> Sequence[Route]:
+        if account != DEFAULT_ACCOUNT:
+            return stored
+        by_name = {each.name: each for each in stored} | self._file.routes
+        return [by_name[name] for name in sorted(by_name)]
+
+    async def sandbox_token(self, account: str, name: str) -> SandboxToken | None:
+        return await self._reader.sandbox_token(account, name)
+
+    async def sandbox_tokens(self, account: str) -> Sequence[SandboxToken]:
+        return await self._reader.sandbox_tokens(account)
+
+    async def sandbox_token_by_digest(self, digest: bytes) -> SandboxToken | None:
+        return await self._reader.sandbox_token_by_digest(digest)
+
+    async def key(self, account: str, name: str) -> DataKey | None:
+        return await self._reader.key(account, name)
+
+    async def keys(self, account: str) -> Sequence[DataKey]:
+        return await self._reader.keys(account)
+
+    async def key_by_digest(self, digest: bytes) -> DataKey | None:
+        return await self._reader.key_by_digest(digest)
+
+    async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
+        return await self._reader.usage(account, since, limit)
+
+    async def account(self, name: str) -> Account | None:
+        return await self._reader.account(name)
+
+    async def accounts(self) -> Sequence[Account]:
+        return await self._reader.accounts()
+
+
+class _LayeredWriter(_LayeredReader):
+    def __init__(self, writer: Writer, file: _File, replaced: int) -> None:
+        super().__init__(writer, file, replaced)
+        self._writer = writer
+
+    async def insert_provider(self, provider: Provider) -> None:
+        self._check_provider(provider.account, provider.name)
+        await self._writer.insert_provider(provider)
+
+    async def replace_provider(self, provider: Provider) -> None:
+        self._check_provider(provider.account, provider.name)
+        await self._writer.replace_provider(provider)
+
+    async def delete_provider(self, account: str, name: str) -> bool:
+        self._check_provider(account, name)
+        return await self._writer.delete_provider(account, name)
+
+    async def put_route(self, route: Route) -> Route:
+        self._check_route(route.account, route.name)
+        return await self._writer.put_route(route)
+
+    async def delete_route(self, account: str, name: str) -> bool:
+        self._check_route(account, name)
+        return await self._writer.delete_route(account, name)
+
+    def _check_provider(self, account: str, name: str) -> None:
+        if self._file.provider(account, name) is not None:
+            raise DefinedInFile("provider", name)
+
+    def _check_route(self, account: str, name: str) -> None:
+        if self._file.route(account, name) is not None:
+            raise DefinedInFile("route", name)
+
+    async def insert_sandbox_token(self, token: SandboxToken) -> None:
+        await self._writer.insert_sandbox_token(token)
+
+    async def revoke_sandbox_token(self, account: str, name: str, now: float) -> bool:
+        return await self._writer.revoke_sandbox_token(account, name, now)
+
+    async def insert_key(self, key: DataKey) -> None:
+        await self._writer.insert_key(key)
+
+    async def revoke_key(self, account: str, name: str, now: float) -> bool:
+        return await self._writer.revoke_key(account, name, now)
+
+    async def insert_account(self, account: Account) -> None:
+        await self._writer.insert_account(account)
+
+
+def _conflict(what: str, name: str) -> str:
+    return (
+        f"{what} {name} is in the configuration file and in the store; rename it in the file, or remove the stored one "
+        f"with 'pointsman {what} delete {name}' while a gateway runs without it in its file"
+    )

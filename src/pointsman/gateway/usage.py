@@ -1,0 +1,191 @@
+"""A usage row per inference request of the data listener: gathered while requests run, written behind their backs.
+
+Owns what becomes a row, when rows are written, how many may wait while the store is away, and when old ones go. What a
+row holds is `core.usage_row`'s, how it is stored the store's.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+from pointsman.core.control_errors import ControlError
+from pointsman.core.fault_place import fault_place
+from pointsman.core.usage_row import UsageRow
+from pointsman.events.printable import printable
+from pointsman.events.record import Record
+from pointsman.proxy.background import running
+from pointsman.store.interface import Store
+
+FORMED_AT_ONCE = 200
+"""Records that become rows together, which takes less than a millisecond."""
+WRITTEN_AT_ONCE = 2000
+"""Rows of one transaction: it costs the loop some 1.5 ms, however few they are."""
+WAIT_SECONDS = 0.5
+"""From a request's end to its row's write: what a gateway that is killed loses."""
+MOST_WAITING = 20_000
+"""Rows that are kept while the store is away, about 10 MiB; more are lost, and counted."""
+RETRY_SECONDS = 1.0
+_STOP_SECONDS = 5.0
+_DAY = 86_400.0
+_PRUNE_AGAIN_SECONDS = 600.0
+_LONGEST = 256  # characters of a model's name; a client may have chosen it
+
+
+class UsageRows:
+    """`record` is called as each request ends; `follow` writes. `now` tells seconds since the epoch."""
+
+    def __init__(
+        self,
+        store: Store,
+        say: Callable[[str], None],
+        now: Callable[[], float],
+        *,
+        keep_days: int,
+        most_waiting: int = MOST_WAITING,
+    ) -> None:
+        self._store = store
+        self._say = say
+        self._now = now
+        self._keep_days = keep_days
+        self._most_waiting = most_waiting
+        self._ended: list[Record] = []
+        self._rows: deque[UsageRow] = deque()
+        self._wake = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._away = False
+        self._full = False
+        self.lost = 0
+        """Rows that were given up since the start."""
+
+    def record(self, record: Record) -> None:
+        """Note a request that has ended: the stage `usage_record`."""
+        ended = self._ended
+        ended.append(record)
+        if len(ended) == 1:
+            self._wake.set()
+        elif len(ended) >= FORMED_AT_ONCE:
+            self._form()
+
+    def _form(self) -> None:
+        """Rows are small; records hold the ends of bodies."""
+        ended, self._ended = self._ended, []
+        room = self._most_waiting - len(self._rows)
+        if len(ended) > room:
+            if not self._full:
+                self._full = True
+                self._say(f"usage: {self._most_waiting} rows wait for the database; more are lost until it answers")
+            self.lost += len(ended) - room
+            del ended[room:]
+        for record in ended:
+            try:
+                self._rows.append(row_of(record))
+            except Exception as error:  # requests end here, and must
+                self._lose(1, f"internal error: {fault_place(error)}")
+
+    async def follow(self) -> None:
+        """Write what ends, in batches, until `stop`; then what is left."""
+        while not self._stopping.is_set():
+            await self._wake.wait()
+            await self._pause(WAIT_SECONDS)
+            self._wake.clear()
+            self._form()
+            while self._rows and not await self._write():
+                await self._pause(RETRY_SECONDS)
+                if self._stopping.is_set():
+                    break
+        self._form()
+        while self._rows and await self._write():
+            pass
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    async def _write(self) -> bool:
+        """Whether the store took all that waits, one batch after the other."""
+        while self._rows:
+            batch = list(itertools.islice(self._rows, WRITTEN_AT_ONCE))
+            try:
+                await self._store.append_usage(batch)
+            except ControlError as error:
+                if not self._away:
+                    self._away = True
+                    self._say(f"usage: rows wait for the database: {error.text}")
+                return False
+            except Exception as error:
+                # A batch that can never be written must not keep those behind it.
+                self._lose(len(batch), f"internal error: {fault_place(error)}")
+            for _ in batch:
+                self._rows.popleft()
+        if self._away:
+            self._away = self._full = False
+            self._say(f"usage: rows are written again; {self.lost} were lost since the start")
+        return True
+
+    def stop(self) -> None:
+        """Let `follow` write what is left, and end."""
+        self._stopping.set()
+        self._wake.set()
+
+    def give_up(self) -> None:
+        """Count and tell what nobody will write any more."""
+        self._form()
+        if self._rows:
+            self._lose(len(self._rows), "the database did not take them before the end")
+            self._rows.clear()
+
+    def _lose(self, number: int, reason: str) -> None:
+        self.lost += number
+        self._say(f"usage: rows lost: {number}: {reason}")
+
+    async def prune_daily(self) -> None:
+        """Remove rows that are older than they are kept, at once and then every day, until cancelled."""
+        while True:
+            days, again = self._keep_days, _DAY
+            try:
+                removed = await self._store.prune_usage(self._now() - days * _DAY)
+                if removed:
+                    self._say(f"usage: {removed} rows older than {days} days were removed")
+            except ControlError:  # the store says what is wrong
+                again = _PRUNE_AGAIN_SECONDS
+            await asyncio.sleep(again)
+
+
+@contextlib.asynccontextmanager
+async def keeping(rows: UsageRows) -> AsyncIterator[None]:
+    """Writes and prunes until it is left; then writes what is left, for 5 s at most."""
+    following = asyncio.get_running_loop().create_task(rows.follow(), name="usage rows")
+    try:
+        async with running(rows.prune_daily(), "usage retention"):
+            yield
+    finally:
+        rows.stop()
+        await asyncio.wait([following], timeout=_STOP_SECONDS)
+        following.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await following
+        rows.give_up()
+
+
+def row_of(record: Record) -> UsageRow:
+    """What is kept of a request that has ended."""
+    record.settle()
+    tokens, caller = record.usage, record.caller
+    answering = record.candidate if record.is_answered else None
+    return UsageRow(
+        caller.account,
+        record.request_id,
+        record.time + record.seconds,
+        record.route,
+        answering.provider if answering is not None else "",
+        printable(answering.model, _LONGEST) if answering is not None else "",
+        record.status,
+        tokens.input_tokens if tokens is not None and tokens.input_tokens >= 0 else None,
+        tokens.output_tokens if tokens is not None and tokens.output_tokens >= 0 else None,
+        record.attempts,
+        record.seconds * 1000,
+        caller.shown_name,
+    )

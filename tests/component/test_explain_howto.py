@@ -1,0 +1,36 @@
+"""The commands of docs/howto/see-where-a-request-goes.md get the answers that the page shows, of a real gateway."""
+
+import re
+import subprocess
+from pathlib import Path
+
+from tests.support.canary import KEY
+from tests.support.operated_gateway import operated_gateway
+from tests.support.processes import POINTSMAN, run_to_end
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "see-where-a-request-goes.md"
+QUESTIONS = re.compile(r"^```sh\n(.*?)^```\n\n```text\n(.*?)^```$", re.M | re.S)
+
+
+def test_the_page_shows_what_is_answered(tmp_path: Path) -> None:
+    text = PAGE.read_text()
+    [config] = re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S)
+    secrets = tmp_path / "secrets"
+    secrets.mkdir(mode=0o700)
+    keys = [secrets / f"{name}_api_key" for name in ("groq", "work")]
+    for each in keys:
+        each.touch(0o600)
+        each.write_text(KEY)
+    (tmp_path / "pointsman.yaml").write_text(config.replace("/run/secrets", str(secrets)))
+    asked = QUESTIONS.findall(text)
+    assert len(asked) == 4 == text.count("```sh")
+    with operated_gateway(tmp_path / "data", "--config", str(tmp_path / "pointsman.yaml")) as gateway:
+        environ = {"POINTSMAN_GATEWAY": gateway.url, "POINTSMAN_DATA_DIR": str(gateway.data_directory)}
+        environ["PATH"] = f"{Path(POINTSMAN).parent}:/usr/bin:/bin"
+        for question, answer in asked:
+            done: subprocess.CompletedProcess[str] = run_to_end(["bash", "-c", question], environ=environ)
+            assert done.stderr == ""
+            assert done.stdout.replace(str(secrets), "/run/secrets") == answer
+            assert done.returncode == ("the client gets" in answer)
+    for each in keys:
+        each.unlink()  # or the search that ends every run finds what was planted here
