@@ -4,6 +4,8 @@ The client's own reconnecting is off: it would send again what was written while
 waits for an answer waiting. Who connects again is `nats`.
 """
 
+import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from pointsman.bus.interface import MAX_PAYLOAD_BYTES, BusUnavailable
 from pointsman.core.secret import Secret
 
 _CONNECT_SECONDS = 3
+_CLOSE_SECONDS = 1.0
 _SCHEMES = ("nats", "tls")
 _DEFAULT_PORT = 4222
 _NEVER_SECONDS = 10**9
@@ -80,7 +83,10 @@ class BrokerClient(Client):
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
             writer.transport.abort()
-        await self.close()
+        # A handshake that failed leaves a stream whose end is never told.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self.close()
 
 
 async def connected(

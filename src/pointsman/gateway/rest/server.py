@@ -18,6 +18,8 @@ from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
+
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
@@ -62,7 +64,9 @@ class ControlServer:
         config = Config(
             app,
             http=Connection,
-            ws="none",
+            ws="websockets-sansio",
+            ws_max_size=DEFAULT_RUNNER_LIMITS.frame_bytes,
+            ws_per_message_deflate=False,
             lifespan="off",
             interface="asgi3",
             log_config=None,
