@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from pointsman.bus.interface import Bus, BusError, subject_of
+from pointsman.bus.interface import Bus, BusError
+from pointsman.bus.subjects import runner_subject
 from pointsman.core.limits import RunnerLimits
-from pointsman.wire.runner_envelope import account_token, unpack_request
+from pointsman.wire.runner_envelope import unpack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
     FrameError,
@@ -26,13 +27,16 @@ from pointsman.wire.runner_frames import (
 )
 from pointsman.wire.runner_line import Refused, RunnerLine
 
-VIOLATION, TOO_LARGE, REPLACED, REVOKED, NO_BUS = 1008, 1009, 4001, 4003, 1013
+VIOLATION, TOO_LARGE, BROKEN, NO_BUS, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
 """Close codes: of RFC 6455, our own between 4000 and 4999."""
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
 """For a frame to be taken by the system: a runner that does not read is closed then."""
 _UNSENT_FRAMES = 16
 """Waiting for a runner that reads slowly: a start and a cancel of each of its requests, twice over."""
+_SWEEP_SECONDS = 1.0
+_FORGOTTEN = 1.5
+"""Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("", 503, done=True, error="runner_offline")
 
 
@@ -78,6 +82,10 @@ class _Line:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The close code."""
         self.heard = 0.0
+        self.began: dict[str, float] = {}
+        """When each request that holds a slot did, by the loop's clock."""
+        self.moved: dict[str, float] = {}
+        """When it was asked for something last."""
 
     def end(self, code: int) -> None:
         """End it, once. Whoever waits is told at once."""
@@ -136,11 +144,16 @@ class RunnerHub:
         self._end(identity, REPLACED)
         line = self._lines[identity] = _Line(identity, self._limits)
         line.heard = self._now()
+        replaced = b"%d %b" % (REPLACED, line.connection.encode())
+        code = BROKEN
         try:
+            # Before, so that no request is passed on twice; and after, for another one that came in the meantime.
+            await self._tell(identity, replaced)
             async with self._served(line), asyncio.TaskGroup() as tasks:
-                await self._tell(identity, b"%d %b" % (REPLACED, line.connection.encode()))
+                await self._tell(identity, replaced)
                 self._say(f"runner {identity.runner_id} of {identity.account} is connected")
-                carrying = [tasks.create_task(each) for each in (self._read(line, socket), self._write(line, socket))]
+                work = (self._read(line, socket), self._write(line, socket), self._sweep(line))
+                carrying = [tasks.create_task(each) for each in work]
                 code = await line.ended
                 for task in carrying:
                     task.cancel()
@@ -216,8 +229,11 @@ class RunnerHub:
             answer.set_result(ModelResponse(request.request_id, 503, done=True, error="runner_proxy_error"))
 
     async def _frame(self, line: _Line, request: ModelRequest, seconds: float) -> ModelResponse:
-        answer: asyncio.Future[ModelResponse] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[ModelResponse] = loop.create_future()
         line.waiting[request.request_id] = answer
+        line.moved[request.request_id] = loop.time()
+        line.began.setdefault(request.request_id, loop.time())
         line.send(request)
         try:
             async with asyncio.timeout(seconds):
@@ -227,7 +243,8 @@ class RunnerHub:
         finally:
             if line.waiting.get(request.request_id) is answer:
                 # Nobody waits any more: the slot is free, whatever the runner does.
-                self._cancel(line, cancel_of(request), passes=line.exchanges.asked(cancel_of(request)))
+                cancel = ModelRequest(request.request_id, CANCEL)
+                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
 
     async def _read(self, line: _Line, socket: RunnerSocket) -> None:
         while not line.ended.done():
@@ -261,6 +278,23 @@ class RunnerHub:
         if answer is not None and not answer.done():
             answer.set_result(response)
 
+    async def _sweep(self, line: _Line) -> None:
+        """Free the slots of requests that nobody goes on with: a process that died cancels nothing."""
+        idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
+        while True:
+            await asyncio.sleep(min(_SWEEP_SECONDS, self._limits.idle_seconds / 10))
+            now = asyncio.get_running_loop().time()
+            for request_id in line.began.keys() - line.exchanges.live:
+                del line.began[request_id], line.moved[request_id]
+            for request_id, began in tuple(line.began.items()):
+                if now - line.moved[request_id] <= idle and now - began <= lifetime:
+                    continue
+                answer = line.waiting.pop(request_id, None)
+                if answer is not None and not answer.done():
+                    answer.set_result(ModelResponse(request_id, 504, done=True, error="runner_proxy_timeout"))
+                cancel = ModelRequest(request_id, CANCEL)
+                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
+
     async def _write(self, line: _Line, socket: RunnerSocket) -> None:
         while True:
             frame = await line.unsent.get()
@@ -274,13 +308,3 @@ class RunnerHub:
 
 def _subject(identity: RunnerIdentity, *more: str) -> str:
     return runner_subject(identity.account, identity.runner_id, *more)
-
-
-def runner_subject(account: str, runner_id: str, *more: str) -> str:
-    """Where a runner is asked. Raises ValueError for an id that could reach beyond its place."""
-    return subject_of("pointsman", "runner_models", account_token(account), runner_id, *more)
-
-
-def cancel_of(request: ModelRequest) -> ModelRequest:
-    """What ends a request."""
-    return ModelRequest(request.request_id, CANCEL)

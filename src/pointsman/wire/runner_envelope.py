@@ -1,20 +1,13 @@
 """What a gateway's processes ask each other for a runner's sake: a frame, and until when it may be acted upon.
 
-Owns the form of a bus request's payload, and the subject that it is sent on. Not exposed to runners.
+Owns the form of a bus request's payload. Not exposed to runners.
 """
 
 import struct
-from hashlib import sha256
 
 from pointsman.wire.runner_frames import ModelRequest, encode_frame
 
 _DEADLINE = struct.Struct(">Q")
-_ACCOUNT_CHARACTERS = 32
-
-
-def account_token(account: str) -> str:
-    """An account as part of a subject: its name may hold what has a meaning there."""
-    return sha256(account.encode()).hexdigest()[:_ACCOUNT_CHARACTERS]
 
 
 def pack_request(request: ModelRequest, deadline: float) -> bytes:
