@@ -37,7 +37,7 @@ _UNSENT_FRAMES = 16
 _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
 """Times the idle limit: whoever asks gives up earlier by itself."""
-_OFFLINE = ModelResponse("", 503, done=True, error="runner_offline")
+_OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class RunnerHub:
     """`now` tells seconds since the epoch; `say` gets a line for each runner that comes or goes."""
 
     def __init__(self, bus: Bus, say: Callable[[str], None], now: Callable[[], float], limits: RunnerLimits) -> None:
-        self._bus = bus
+        self.bus = bus
         self._say = say
         self._now = now
         self._limits = limits
@@ -133,7 +133,7 @@ class RunnerHub:
 
     async def _tell(self, identity: RunnerIdentity, what: bytes) -> None:
         with contextlib.suppress(BusError):  # a process that cannot be told has lost the bus, and its lines with it
-            await self._bus.publish(_subject(identity, "lines"), what)
+            await self.bus.publish(_subject(identity, "lines"), what)
 
     async def serve(self, identity: RunnerIdentity, socket: RunnerSocket) -> None:
         """Carry one socket, whose token was judged, to its end."""
@@ -196,7 +196,7 @@ class RunnerHub:
         )
         async with contextlib.AsyncExitStack() as stack:
             for subject, handler in handlers:
-                subscription = await self._bus.serve(subject, handler)
+                subscription = await self.bus.serve(subject, handler)
                 stack.push_async_callback(subscription.close)
             yield
 
@@ -206,7 +206,7 @@ class RunnerHub:
             deadline, data = unpack_request(payload)
             request = read_from_gateway(bytes(data), self._limits)
         except (ValueError, FrameError):
-            return ModelResponse("", 503, done=True, error="runner_proxy_error")
+            return ModelResponse("-", 503, done=True, error="runner_proxy_error")
         if line.ended.done():
             return _OFFLINE
         left = min(deadline - self._now(), self._limits.idle_seconds)
