@@ -241,6 +241,7 @@ async def test_closing_a_bus_ends_the_requests_that_are_under_way(buses: Buses) 
         await asking.close()
         with pytest.raises(BusUnavailable):
             await asked
+        assert not buses.said
         assert time.monotonic() - began < LONG / 4
         for attempt in (asking.request(SUBJECT, b"x", LONG), asking.publish(SUBJECT, b"x"), asking.serve(OTHER, echo)):
             with pytest.raises(BusUnavailable, match="closed"):

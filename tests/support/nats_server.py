@@ -51,6 +51,8 @@ class NatsServer:
     def send(self, number: signal.Signals) -> None:
         assert self.process is not None
         os.kill(self.process.pid, number)
+        if number is signal.SIGSTOP:
+            os.waitpid(self.process.pid, os.WUNTRACED)  # or it could still take the next message
 
     def kill(self) -> None:
         """As a crash would, whatever state it is in."""

@@ -46,7 +46,7 @@ class NatsSubscription:
             self._bus.start(self._bus.answer(client, self, message))
 
         self._now = await client.subscribe(self.subject, cb=receive)
-        await client.flush(_ANSWER_SECONDS)  # type: ignore[arg-type]
+        await client.flush(_ANSWER_SECONDS)
 
     async def close(self) -> None:
         """See Subscription."""
@@ -205,7 +205,7 @@ class NatsBus:
         while not self._lost.done():
             await asyncio.wait((self._lost,), timeout=_LOOK_SECONDS)
             try:
-                await client.flush(_ANSWER_SECONDS)  # type: ignore[arg-type]
+                await client.flush(_ANSWER_SECONDS)
             except (errors.Error, OSError):
                 return
 
@@ -220,6 +220,8 @@ class NatsBus:
     async def close(self) -> None:
         """See Bus."""
         self._closed = True
+        if self._keeper is not None:
+            self._keeper.cancel()
         await self._let_go()
         tasks = list(self._tasks)
         await asyncio.sleep(0)  # whoever waits hears first that the bus is gone

@@ -19,6 +19,8 @@ from pointsman.core.secret import Secret
 
 _CONNECT_SECONDS = 3
 _CLOSE_SECONDS = 1.0
+_FLUSH_SECONDS = 3.0
+_NOBODY = "pointsman.nobody"
 _SCHEMES = ("nats", "tls")
 _DEFAULT_PORT = 4222
 _NEVER_SECONDS = 10**9
@@ -71,6 +73,15 @@ class BrokerClient(Client):
     async def _process_op_err(self, e: Exception) -> None:
         self.drop_unsent()  # it would be waited for until the dead connection takes it
         await super()._process_op_err(e)
+
+    async def flush(self, timeout: float = _FLUSH_SECONDS) -> None:  # noqa: ASYNC109  # the client's own signature
+        """Return when the server has acted on what was written so far. Raises what the client raises.
+
+        The client's own asks out of turn: its question overtakes a subscription that is not written yet. This one
+        queues behind it, and what comes back is that nobody serves what it asks for.
+        """
+        with contextlib.suppress(errors.NoRespondersError):
+            await self.request(_NOBODY, b"", timeout)
 
     def drop_unsent(self) -> None:
         """Forget what has not been written."""
