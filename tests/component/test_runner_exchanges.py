@@ -114,6 +114,7 @@ def test_what_fails_early_keeps_its_status_and_tells_nothing_that_a_runner_wrote
         run(work)
 
 
+@pytest.mark.guarantee("N11")
 def test_a_runner_that_is_not_there_is_offline_at_once_and_one_that_leaves_ends_its_requests() -> None:
     async def work() -> None:
         async with bench() as made, asyncio.TaskGroup() as tasks:
@@ -157,6 +158,7 @@ def test_a_request_of_the_largest_size_passes_and_a_byte_more_does_not(more: int
     run(work)
 
 
+@pytest.mark.guarantee("N12")
 def test_a_mute_runner_costs_one_request_its_time_and_no_slot() -> None:
     async def work() -> None:
         async with bench(SHORT) as made, made.runner() as runner:
@@ -183,6 +185,7 @@ def test_a_client_that_leaves_before_the_first_frame_cancels(streams: bool) -> N
     run(work)
 
 
+@pytest.mark.guarantee("N12")
 def test_a_client_that_leaves_in_the_middle_of_a_stream_cancels() -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner:

@@ -15,6 +15,7 @@ from tests.support.runner_bench import ACCOUNT, RUNNER, TOKEN, bench, told, unti
 QUIET = replace(DEFAULT_RUNNER_LIMITS, silence_seconds=0.3)
 
 
+@pytest.mark.guarantee("N1")
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -60,6 +61,7 @@ def test_a_first_frame_that_is_no_hello_ends_the_line(first: object, code: int) 
     run(work)
 
 
+@pytest.mark.guarantee("N2")
 def test_a_newer_socket_replaces_the_older_whose_requests_end_at_once() -> None:
     async def work() -> None:
         async with bench() as made, asyncio.TaskGroup() as tasks, made.runner() as older:
@@ -78,6 +80,7 @@ def test_a_newer_socket_replaces_the_older_whose_requests_end_at_once() -> None:
     run(work)
 
 
+@pytest.mark.guarantee("N2")
 def test_a_newer_socket_at_another_process_replaces_the_older_too() -> None:
     async def work() -> None:
         bus = MemoryBus(print)
@@ -119,6 +122,8 @@ def test_a_runner_that_is_silent_is_offline_and_one_that_says_that_it_lives_is_n
     run(work)
 
 
+@pytest.mark.guarantee("N13")
+@pytest.mark.guarantee("N4")
 @pytest.mark.parametrize("frame", ["hello", "rubbish", "double", "oversize", "deflated"])
 def test_a_runner_that_breaks_the_protocol_loses_its_line_and_its_requests_end(frame: str) -> None:
     async def work() -> None:
@@ -146,6 +151,7 @@ def test_a_runner_that_breaks_the_protocol_loses_its_line_and_its_requests_end(f
     run(work)
 
 
+@pytest.mark.guarantee("N3")
 def test_sprayed_and_late_frames_reach_nobody() -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
