@@ -52,6 +52,8 @@ class MemoryBus:
     ) -> None:
         try:
             given = await handler(payload)
+            if len(given) > MAX_PAYLOAD_BYTES:
+                raise ValueError("the answer is too large")
         except Exception as error:
             self._say(f"bus: whoever serves {subject} failed: {type(error).__name__}")
             return

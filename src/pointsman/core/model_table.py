@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pointsman.core.attempts import Chain, Member
 from pointsman.core.caller import Caller
 from pointsman.core.candidate import Candidate
+from pointsman.core.runner_model import RunnerModel
 
-Target = Candidate | Member | Chain
-"""A direct route's one candidate, the same with a key that is read from a file for each request, or a chain."""
+Target = Candidate | Member | Chain | RunnerModel
+"""A direct route's one candidate, the same with a key that is read from a file for each request, a chain, or a model
+beside a runner."""
 
 
 @dataclass(frozen=True, slots=True)

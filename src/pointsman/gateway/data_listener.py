@@ -8,17 +8,19 @@ and bounds are `proxy.server`'s.
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
 import msgspec
 
+from pointsman.bus.interface import Bus
 from pointsman.core.attempts import Chain
 from pointsman.core.caller import SANDBOX_TOKEN
 from pointsman.core.candidate import Bundle
 from pointsman.core.errors import RouterError
-from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.core.limits import DEFAULT_LIMITS, DEFAULT_RUNNER_LIMITS, Limits, RunnerLimits
 from pointsman.core.model_errors import ModelNotAuthorized
 from pointsman.core.version import VERSION
 from pointsman.data_plane import LocalEngines
@@ -61,6 +63,9 @@ class Served:
     """Where what becomes of requests is told."""
     watched: WatchedPaths | None = None
     """Served besides; None for none."""
+    runner_bus: Bus | None = None
+    """How runners are asked; None where there are none."""
+    runner_limits: RunnerLimits = DEFAULT_RUNNER_LIMITS
 
 
 class DataListener:
@@ -96,6 +101,8 @@ class DataListener:
         front = Front(served.models, application, served.models.mark)
         find_engine = served.engines.find if served.engines is not None else None
         self._router = Router(Bundle(), log, limits=limits, find_engine=find_engine, clock=clock, front=front)
+        if served.runner_bus is not None:
+            self._router.serve_runners(served.runner_bus, time.time, served.runner_limits)
 
     async def serve(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
         """Serve a listening socket, in clear text if there is no context, until `close`."""

@@ -32,6 +32,7 @@ from pointsman.core.model_errors import InvalidKey, NoProviderAvailable, NoSuchM
 from pointsman.core.model_table import ModelTable
 from pointsman.core.quota import Counters, QuotaKey
 from pointsman.core.route import ALIAS, CHAIN, LONGEST_MODEL, Route
+from pointsman.core.runner_model import RunnerModel
 from pointsman.core.secret import Secret
 from pointsman.gateway.data_listener import HEALTH_PATH, DataListener
 from pointsman.gateway.listed_models import MODELS_PATH
@@ -202,7 +203,7 @@ class _Looking:
         begun = replace(_led_to(begun, route), route=name, runs="gateway")
         if isinstance(target, Chain):
             return await self._along(target, asked, begun, route)
-        told = self._direct(target.candidate if isinstance(target, Member) else target, asked)
+        told = self._direct(target.candidate if isinstance(target, Member | RunnerModel) else target, asked)
         if isinstance(target, Member):
             told = replace(told, key=_key_of_member(target))
         told = replace(told, provider=route.provider_name if route is not None else "")

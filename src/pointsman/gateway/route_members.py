@@ -11,6 +11,7 @@ from pointsman.core.control_errors import NotPossibleNow
 from pointsman.core.model_table import Target
 from pointsman.core.provider import Provider
 from pointsman.core.route import ALIAS, CHAIN, Route, ValidatedEndpoint
+from pointsman.core.runner_model import RunnerModel
 from pointsman.routing.members import target_of
 from pointsman.store.interface import Reader
 
@@ -59,6 +60,8 @@ def _ignored(name: str, error: Exception) -> None:
 def _members(target: Target) -> tuple[Member, ...]:
     if isinstance(target, Chain):
         return target.all_members
+    if isinstance(target, RunnerModel):
+        target = target.candidate
     return (target if isinstance(target, Member) else Member(target.provider, target),)
 
 

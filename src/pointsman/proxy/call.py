@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from pointsman.core.candidate import Candidate
+from pointsman.core.runner_model import RunnerModel
 from pointsman.proxy.upstream.exchange import BodySink, Flow
 from pointsman.wire.request import RequestHead
 from pointsman.wire.response import ResponseHead
@@ -11,7 +12,7 @@ from pointsman.wire.response import ResponseHead
 class Call:
     """One attempt at one candidate. Not a dataclass: one is made per request, on the hot path."""
 
-    __slots__ = ("body", "candidate", "head", "keeps_model", "path", "protocol")
+    __slots__ = ("body", "candidate", "head", "keeps_model", "path", "protocol", "runner_model")
 
     def __init__(self, candidate: Candidate, protocol: str, head: RequestHead, path: str, body: bytes) -> None:
         self.candidate = candidate
@@ -23,6 +24,8 @@ class Call:
         self.body = body
         self.keeps_model = False
         """Whether the body names the candidate's model already, and is sent as it is."""
+        self.runner_model: RunnerModel | None = None
+        """Of a candidate that is reached through a runner."""
 
 
 class Response(Flow, Protocol):

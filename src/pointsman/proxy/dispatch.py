@@ -12,6 +12,7 @@ from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol, U
 from pointsman.core.event_kinds import INFER_CANCELLED, INTERNAL_ERROR
 from pointsman.core.fault_place import fault_place
 from pointsman.core.limits import Limits
+from pointsman.core.runner_model import RunnerModel
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations import Subject
 from pointsman.events.operations_record import Operation, OperationJournal
@@ -151,7 +152,7 @@ class Dispatcher:
                 raise UpstreamProtocol("chains are not served here")
             await ChainWalk(self._chains, target, client, record, operation).run(request, path)
             return
-        candidate = target if type(target) is Candidate else cast(Member, target).candidate
+        candidate = target if type(target) is Candidate else cast(Member | RunnerModel, target).candidate
         if operation is not None:
             operation.calling(candidate.provider, candidate.model)
         if type(target) is Member:
@@ -159,6 +160,8 @@ class Dispatcher:
         record.candidate = candidate
         record.attempts = 1
         call = Call(candidate, admitted.protocol, request.head, path, request.body)
+        if type(target) is RunnerModel:
+            call.runner_model = target
         response = await self._backends[candidate.endpoint.scheme].open(call)
         try:
             await self._answering.answer(response, candidate, request.head.minor, client, record)

@@ -5,9 +5,7 @@ from math import ceil
 
 from pointsman.config.wording import nearest
 from pointsman.core.account import DEFAULT_ACCOUNT
-from pointsman.core.attempts import Chain, Member
 from pointsman.core.caller import ANYBODY, Caller
-from pointsman.core.candidate import Candidate
 from pointsman.core.errors import MalformedRequest, NoCompatibleRoute, NotInference, RouterError
 from pointsman.core.model_errors import (
     InvalidKey,
@@ -19,7 +17,9 @@ from pointsman.core.model_errors import (
     UnknownPath,
 )
 from pointsman.core.model_table import NO_MODELS, ModelAccess, ModelTable
+from pointsman.core.model_table import Target as ModelTarget
 from pointsman.core.protocols import InferenceProtocol as P
+from pointsman.core.runner_errors import RunnerError
 from pointsman.core.token_digest import digest_of
 from pointsman.proxy.reception import Admitted
 from pointsman.routing.hops import HOP_FIELD, comes_back
@@ -44,7 +44,7 @@ class _AdmittedModel(Admitted):
         super().__init__(protocol, target, caller)
         self._table = table
 
-    def choose(self, body: bytes) -> Candidate | Member | Chain:
+    def choose(self, body: bytes) -> ModelTarget:
         model = read_model(body)
         found = self._table.find(model)
         if found is None:
@@ -56,7 +56,7 @@ class _AdmittedModel(Admitted):
 
 def told_of(error: RouterError) -> str:
     """What a client of the data listener reads of an error."""
-    return error.told if isinstance(error, ListenerError | NoProviderAvailable) else error.text
+    return error.told if isinstance(error, ListenerError | NoProviderAvailable | RunnerError) else error.text
 
 
 def not_served(model: str | None, table: ModelTable) -> ListenerError:

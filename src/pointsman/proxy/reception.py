@@ -10,6 +10,7 @@ from pointsman.core.attempts import Chain, Member
 from pointsman.core.caller import ANYBODY, Caller
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import RouterError
+from pointsman.core.runner_model import RunnerModel
 from pointsman.proxy.route_table import RouteTable
 from pointsman.routing.pattern import Target, match_pattern, read_target
 from pointsman.routing.plan import select_candidate
@@ -27,7 +28,7 @@ class Admitted:
         self.target = target
         self.caller = caller
 
-    def choose(self, body: bytes) -> Candidate | Member | Chain:
+    def choose(self, body: bytes) -> Candidate | Member | Chain | RunnerModel:
         """Where the request goes. Raises RouterError."""
         raise NotImplementedError
 

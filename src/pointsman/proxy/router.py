@@ -12,14 +12,16 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from pointsman.bus.interface import Bus
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import MalformedRequest, UpstreamProtocol, UpstreamUnavailable
-from pointsman.core.limits import DEFAULT_LIMITS, Limits
+from pointsman.core.limits import DEFAULT_LIMITS, DEFAULT_RUNNER_LIMITS, Limits, RunnerLimits
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.answering import REPLACED_BODIES
 from pointsman.proxy.backends.http import EngineBackend, EngineLine, HttpBackend
 from pointsman.proxy.backends.mock import MockBackend
+from pointsman.proxy.backends.runner import RunnerBackend
 from pointsman.proxy.call import Backend, Call
 from pointsman.proxy.client_connection import Application
 from pointsman.proxy.dispatch import Dispatcher
@@ -91,6 +93,10 @@ class Router:
         )
         application = self._dispatcher if front is None else front.application(self._dispatcher)
         self._server = Server(application, limits, self._sweep)
+
+    def serve_runners(self, bus: Bus, now: Callable[[], float], limits: RunnerLimits = DEFAULT_RUNNER_LIMITS) -> None:
+        """Serve models beside runners too, asked over a bus. `now`: seconds since the epoch."""
+        self._backends["runner"] = RunnerBackend(bus, now, self._limits, limits)
 
     async def serve_tunnel(self, listener: socket.socket, tls_context: Callable[[], ssl.SSLContext]) -> None:
         """Serve CONNECT to the door on a listening socket, until `close`."""

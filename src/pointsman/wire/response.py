@@ -293,9 +293,11 @@ _REASONS = {
     414: b"URI Too Long",
     415: b"Unsupported Media Type",
     417: b"Expectation Failed",
+    429: b"Too Many Requests",
     431: b"Request Header Fields Too Large",
     502: b"Bad Gateway",
     503: b"Service Unavailable",
+    504: b"Gateway Timeout",
     508: b"Loop Detected",
 }
 
@@ -315,7 +317,7 @@ def json_answer(status: int, body: bytes, own: bytes, *, keep_alive: bool) -> by
     connection = b"" if keep_alive else b"connection: close\r\n"
     return b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%s%s\r\n%s" % (
         status,
-        _REASONS[status],
+        _REASONS.get(status, b"Error"),  # a runner's upstream may have said anything
         len(body),
         connection,
         own,

@@ -14,9 +14,16 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
+import h11
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
+
+_LAST_SECONDS = 5.0
+"""For what was written last, a websocket's close among it, to be taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,10 @@ class ControlServer:
         config = Config(
             app,
             http=Connection,
-            ws="none",
+            ws=_Line,
+            ws_max_size=DEFAULT_RUNNER_LIMITS.frame_bytes,
+            ws_ping_interval=None,  # runners have their own heartbeat
+            ws_per_message_deflate=False,
             lifespan="off",
             interface="asgi3",
             log_config=None,
@@ -113,6 +123,14 @@ class ControlServer:
             self._sock.close()
 
 
+class _Line(WebSocketsSansIOProtocol):
+    """uvicorn's websocket, with an end: one that takes no byte would keep its connection for ever."""
+
+    def on_task_complete(self, task: "asyncio.Task[None]") -> None:
+        super().on_task_complete(task)
+        self.loop.call_later(_LAST_SECONDS, self.transport.abort)
+
+
 class _Connection(H11Protocol):
     """uvicorn's connection, with a bound on their number and on time without a request."""
 
@@ -140,8 +158,12 @@ class _Connection(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if not self._is_idle():
+        if not self._is_idle() or self.transport.get_protocol() is not self:
             self._disarm()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._disarm()
+        super().handle_websocket_upgrade(event)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -1,0 +1,16 @@
+"""Which subject of the bus is whose."""
+
+from hashlib import sha256
+
+from pointsman.bus.interface import subject_of
+
+_ACCOUNT_CHARACTERS = 32
+
+
+def runner_subject(account: str, runner_id: str, *more: str) -> str:
+    """Where a runner is asked. Raises ValueError for an id that could reach beyond its place.
+
+    An account's name may hold what has a meaning in a subject, so it stands there as a digest.
+    """
+    digest = sha256(account.encode()).hexdigest()[:_ACCOUNT_CHARACTERS]
+    return subject_of("pointsman", "runner_models", digest, runner_id, *more)

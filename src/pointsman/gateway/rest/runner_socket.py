@@ -1,0 +1,76 @@
+"""`GET /api/v1/runners/{id}/ws`: where runners dial in. Who may is judged before the upgrade.
+
+Owns the answers to an upgrade and the carrying of frames. What frames mean is `runner_hub`'s.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from fastapi import FastAPI
+from starlette.responses import JSONResponse
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
+
+PATH = "/api/v1/runners/{runner_id}/ws"
+TOKEN_FIELD = "x-runner-token"  # noqa: S105  # a field's name
+_CLOSE_SECONDS = 2.0
+
+Authenticate = Callable[[str, str], Awaitable[RunnerIdentity | None]]
+"""Whose token it is, by the runner's id and the token; None for nobody's."""
+
+
+def add_runner_socket(api: FastAPI, hub: RunnerHub, authenticate: Authenticate) -> None:
+    """Serve the path on an application."""
+
+    async def runner_socket(websocket: WebSocket, runner_id: str) -> None:
+        if "origin" in websocket.headers:
+            await _deny(websocket, 403, "permission_denied", "a browser is no runner")
+            return
+        tokens = websocket.headers.getlist(TOKEN_FIELD)
+        identity = await authenticate(runner_id, tokens[0]) if len(tokens) == 1 and tokens[0] else None
+        if identity is None:
+            told = "the runner's token is not valid; run: pointsman runner register"
+            await _deny(websocket, 401, "unauthenticated", told)
+            return
+        await websocket.accept()
+        await hub.serve(identity, _Socket(websocket))
+
+    api.router.add_api_websocket_route(PATH, runner_socket)
+
+
+async def _deny(websocket: WebSocket, status: int, code: str, message: str) -> None:
+    """Answer the upgrade as any other request."""
+    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    body = {"error": {"code": code, "message": message}}
+    await websocket.send_denial_response(JSONResponse(body, status, headers))
+
+
+class _Socket:
+    """See RunnerSocket."""
+
+    def __init__(self, websocket: WebSocket) -> None:
+        self._websocket = websocket
+
+    async def receive(self) -> str | bytes | None:
+        message = await self._websocket.receive()
+        if message["type"] != "websocket.receive":
+            return None
+        text: str | None = message.get("text")
+        data: bytes | None = message.get("bytes")
+        return text if text is not None else data
+
+    async def send(self, frame: bytes) -> None:
+        try:
+            await self._websocket.send_text(frame.decode())
+        except WebSocketDisconnect:
+            raise ConnectionResetError("the runner has gone") from None
+
+    async def close(self, code: int) -> None:
+        if WebSocketState.DISCONNECTED in (self._websocket.client_state, self._websocket.application_state):
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._websocket.close(code)
+        except (TimeoutError, RuntimeError, WebSocketDisconnect):
+            return

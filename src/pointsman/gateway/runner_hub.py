@@ -1,0 +1,310 @@
+"""The runners that are connected to this process: what the bus asks of them, and what they answer.
+
+Owns one line per runner: which socket is in force, who waits for which frame, and when a line ends. Sockets are
+`rest.runner_socket`'s; what a line allows is `wire.runner_line`'s; whom a runner is, is told by whoever calls.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from pointsman.bus.interface import Bus, BusError
+from pointsman.bus.subjects import runner_subject
+from pointsman.core.limits import RunnerLimits
+from pointsman.wire.runner_envelope import unpack_request
+from pointsman.wire.runner_frames import (
+    CANCEL,
+    FrameError,
+    Hello,
+    ModelRequest,
+    ModelResponse,
+    encode_frame,
+    read_from_gateway,
+    read_from_runner,
+)
+from pointsman.wire.runner_line import Refused, RunnerLine
+
+VIOLATION, TOO_LARGE, BROKEN, NO_BUS, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
+"""Close codes: of RFC 6455, our own between 4000 and 4999."""
+_HELLO_SECONDS = 10.0
+_SEND_SECONDS = 10.0
+"""For a frame to be taken by the system: a runner that does not read is closed then."""
+_UNSENT_FRAMES = 16
+"""Waiting for a runner that reads slowly: a start and a cancel of each of its requests, twice over."""
+_SWEEP_SECONDS = 1.0
+_FORGOTTEN = 1.5
+"""Times the idle limit: whoever asks gives up earlier by itself."""
+_OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerIdentity:
+    """Who a token belongs to."""
+
+    account: str
+    runner_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """What is known of a runner that is connected here."""
+
+    last_seen: float
+    """Seconds since the epoch."""
+    active_requests: int
+
+
+class RunnerSocket(Protocol):
+    """A websocket that was accepted. Text frames; what comes is bounded by whoever made it."""
+
+    async def receive(self) -> str | bytes | None:
+        """The next frame; None when it has ended."""
+
+    async def send(self, frame: bytes) -> None:
+        """Returns when the system has taken it."""
+
+    async def close(self, code: int) -> None:
+        """End it; harmless when it has ended."""
+
+
+class _Line:
+    """One socket in force."""
+
+    def __init__(self, identity: RunnerIdentity, limits: RunnerLimits) -> None:
+        self.identity = identity
+        self.connection = secrets.token_hex(16)
+        self.exchanges = RunnerLine(limits)
+        self.waiting: dict[str, asyncio.Future[ModelResponse]] = {}
+        self.unsent: asyncio.Queue[bytes] = asyncio.Queue(_UNSENT_FRAMES)
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """The close code."""
+        self.heard = 0.0
+        self.began: dict[str, float] = {}
+        """When each request that holds a slot did, by the loop's clock."""
+        self.moved: dict[str, float] = {}
+        """When it was asked for something last."""
+
+    def end(self, code: int) -> None:
+        """End it, once. Whoever waits is told at once."""
+        if not self.ended.done():
+            self.ended.set_result(code)
+        self.exchanges.lost()
+        waiting, self.waiting = self.waiting, {}
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_result(_OFFLINE)
+
+    def send(self, request: ModelRequest) -> None:
+        """Have a frame sent. A runner that takes none ends its line."""
+        try:
+            self.unsent.put_nowait(encode_frame(request))
+        except asyncio.QueueFull:
+            self.end(VIOLATION)
+
+
+class RunnerHub:
+    """`now` tells seconds since the epoch; `say` gets a line for each runner that comes or goes."""
+
+    def __init__(self, bus: Bus, say: Callable[[str], None], now: Callable[[], float], limits: RunnerLimits) -> None:
+        self.bus = bus
+        self._say = say
+        self._now = now
+        self._limits = limits
+        self._lines: dict[RunnerIdentity, _Line] = {}
+
+    def presence(self, account: str, runner_id: str) -> Presence | None:
+        """Of a runner that is connected to this process; None for any other."""
+        line = self._lines.get(RunnerIdentity(account, runner_id))
+        return None if line is None else Presence(line.heard, len(line.exchanges.live))
+
+    async def evict(self, account: str, runner_id: str) -> None:
+        """Its token was rotated, or it was deleted: end its line, whichever process holds it."""
+        identity = RunnerIdentity(account, runner_id)
+        self._end(identity, REVOKED)
+        await self._tell(identity, b"%d" % REVOKED)
+
+    def _end(self, identity: RunnerIdentity, code: int, but: str = "") -> None:
+        line = self._lines.get(identity)
+        if line is not None and line.connection != but:
+            line.end(code)
+
+    async def _tell(self, identity: RunnerIdentity, what: bytes) -> None:
+        with contextlib.suppress(BusError):  # a process that cannot be told has lost the bus, and its lines with it
+            await self.bus.publish(_subject(identity, "lines"), what)
+
+    async def serve(self, identity: RunnerIdentity, socket: RunnerSocket) -> None:
+        """Carry one socket, whose token was judged, to its end."""
+        code = await self._greet(identity, socket)
+        if code:
+            await socket.close(code)
+            return
+        self._end(identity, REPLACED)
+        line = self._lines[identity] = _Line(identity, self._limits)
+        line.heard = self._now()
+        replaced = b"%d %b" % (REPLACED, line.connection.encode())
+        code = BROKEN
+        try:
+            # Before, so that no request is passed on twice; and after, for another one that came in the meantime.
+            await self._tell(identity, replaced)
+            async with self._served(line), asyncio.TaskGroup() as tasks:
+                await self._tell(identity, replaced)
+                self._say(f"runner {identity.runner_id} of {identity.account} is connected")
+                work = (self._read(line, socket), self._write(line, socket), self._sweep(line))
+                carrying = [tasks.create_task(each) for each in work]
+                code = await line.ended
+                for task in carrying:
+                    task.cancel()
+        except BusError:
+            code = NO_BUS
+        finally:
+            line.end(code)
+            if self._lines.get(identity) is line:
+                del self._lines[identity]
+            self._say(f"runner {identity.runner_id} of {identity.account} has gone")
+            await socket.close(code)
+
+    async def _greet(self, identity: RunnerIdentity, socket: RunnerSocket) -> int:
+        """Wait for its hello. The code to close with, or 0."""
+        try:
+            async with asyncio.timeout(_HELLO_SECONDS):
+                data = await socket.receive()
+            frame = read_from_runner(data or b"", self._limits)
+        except (TimeoutError, FrameError):
+            return VIOLATION
+        fits = isinstance(frame, Hello) and frame.runner_id == identity.runner_id and frame.model_proxy_version == 1
+        return 0 if fits else VIOLATION
+
+    @contextlib.asynccontextmanager
+    async def _served(self, line: _Line) -> AsyncIterator[None]:
+        """Answer the bus for a line. Raises BusError."""
+
+        async def asked(payload: bytes) -> bytes:
+            return encode_frame(await self._ask(line, payload))
+
+        async def told(payload: bytes) -> bytes:
+            code, _, but = payload.decode("ascii", "replace").partition(" ")
+            if code.isdecimal() and but != line.connection:
+                line.end(int(code))
+            return b""
+
+        handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
+            (_subject(line.identity), asked),
+            (_subject(line.identity, "lines"), told),
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            for subject, handler in handlers:
+                subscription = await self.bus.serve(subject, handler)
+                stack.push_async_callback(subscription.close)
+            yield
+
+    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse:
+        """Pass one request on, and wait for its frame, until its deadline."""
+        try:
+            deadline, data = unpack_request(payload)
+            request = read_from_gateway(bytes(data), self._limits)
+        except (ValueError, FrameError):
+            return ModelResponse("-", 503, done=True, error="runner_proxy_error")
+        if line.ended.done():
+            return _OFFLINE
+        left = min(deadline - self._now(), self._limits.idle_seconds)
+        if left <= 0 and request.operation != CANCEL:
+            return ModelResponse(request.request_id, 504, done=True, error="runner_proxy_timeout")
+        try:
+            passes = line.exchanges.asked(request)
+        except Refused as refused:
+            return ModelResponse(request.request_id, refused.status, done=True, error=refused.code)
+        if request.operation == CANCEL:
+            self._cancel(line, request, passes=passes)
+            return ModelResponse(request.request_id, done=True)
+        return await self._frame(line, request, left)
+
+    def _cancel(self, line: _Line, request: ModelRequest, *, passes: bool) -> None:
+        if passes:
+            line.send(request)
+        answer = line.waiting.pop(request.request_id, None)
+        if answer is not None and not answer.done():
+            answer.set_result(ModelResponse(request.request_id, 503, done=True, error="runner_proxy_error"))
+
+    async def _frame(self, line: _Line, request: ModelRequest, seconds: float) -> ModelResponse:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[ModelResponse] = loop.create_future()
+        line.waiting[request.request_id] = answer
+        line.moved[request.request_id] = loop.time()
+        line.began.setdefault(request.request_id, loop.time())
+        line.send(request)
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            return ModelResponse(request.request_id, 504, done=True, error="runner_proxy_timeout")
+        finally:
+            if line.waiting.get(request.request_id) is answer:
+                # Nobody waits any more: the slot is free, whatever the runner does.
+                cancel = ModelRequest(request.request_id, CANCEL)
+                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
+
+    async def _read(self, line: _Line, socket: RunnerSocket) -> None:
+        while not line.ended.done():
+            try:
+                async with asyncio.timeout(self._limits.silence_seconds):
+                    data = await socket.receive()
+            except TimeoutError:
+                data = None
+            if data is None:
+                line.end(VIOLATION)
+                return
+            line.heard = self._now()
+            try:
+                self._take(line, data)
+            except FrameError:
+                size = len(data.encode() if isinstance(data, str) else data)
+                line.end(TOO_LARGE if size > self._limits.frame_bytes else VIOLATION)
+
+    def _take(self, line: _Line, data: str | bytes) -> None:
+        """Raises FrameError for what costs the runner its line."""
+        frame = read_from_runner(data, self._limits)
+        if isinstance(frame, Hello):
+            raise FrameError("a second hello came")
+        delivery = line.exchanges.received(frame) if isinstance(frame, ModelResponse) else None
+        if delivery is None:
+            return
+        response = delivery.response
+        if delivery.cancels:
+            line.send(ModelRequest(response.request_id, CANCEL))
+        answer = line.waiting.pop(response.request_id, None)
+        if answer is not None and not answer.done():
+            answer.set_result(response)
+
+    async def _sweep(self, line: _Line) -> None:
+        """Free the slots of requests that nobody goes on with: a process that died cancels nothing."""
+        idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
+        while True:
+            await asyncio.sleep(min(_SWEEP_SECONDS, self._limits.idle_seconds / 10))
+            now = asyncio.get_running_loop().time()
+            for request_id in line.began.keys() - line.exchanges.live:
+                del line.began[request_id], line.moved[request_id]
+            for request_id, began in tuple(line.began.items()):
+                if now - line.moved[request_id] <= idle and now - began <= lifetime:
+                    continue
+                answer = line.waiting.pop(request_id, None)
+                if answer is not None and not answer.done():
+                    answer.set_result(ModelResponse(request_id, 504, done=True, error="runner_proxy_timeout"))
+                cancel = ModelRequest(request_id, CANCEL)
+                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
+
+    async def _write(self, line: _Line, socket: RunnerSocket) -> None:
+        while True:
+            frame = await line.unsent.get()
+            try:
+                async with asyncio.timeout(_SEND_SECONDS):
+                    await socket.send(frame)
+            except (TimeoutError, OSError):
+                line.end(VIOLATION)
+                return
+
+
+def _subject(identity: RunnerIdentity, *more: str) -> str:
+    return runner_subject(identity.account, identity.runner_id, *more)

@@ -1,0 +1,225 @@
+"""Calls over a runner's line: one exchange on the bus, pulled frame by frame.
+
+One attempt, whatever happens. A request that did not end is cancelled on every way out. Which runner holds which line
+is the hub's; nothing here opens a connection.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from pointsman.bus.interface import Bus, BusError, BusUnavailable, NoReply
+from pointsman.bus.subjects import runner_subject
+from pointsman.core.errors import MalformedRequest, NoCompatibleRoute, UpstreamProtocol
+from pointsman.core.limits import Limits, RunnerLimits
+from pointsman.core.protocols import InferenceProtocol
+from pointsman.core.runner_errors import PROXY_ERROR, UPSTREAM_ERROR, RunnerError
+from pointsman.core.runner_model import RunnerModel
+from pointsman.proxy.call import Call
+from pointsman.proxy.upstream.exchange import READ_ERROR, BodySink
+from pointsman.wire.json_model import is_json_like, splice_model
+from pointsman.wire.response import ResponseHead
+from pointsman.wire.runner_envelope import pack_request
+from pointsman.wire.runner_frames import (
+    CANCEL,
+    NEXT,
+    START,
+    FrameError,
+    ModelRequest,
+    ModelResponse,
+    read_from_runner,
+)
+
+_OFFLINE, _TIMEOUT = "runner_offline", "runner_proxy_timeout"
+_DONE = "data: [DONE]"
+_GRACE_SECONDS = 2.0
+"""Beyond a request's deadline, for the answer that says so."""
+_LEAST_SUCCESS, _MOST_SUCCESS = 200, 299
+_ID_BYTES = 16
+
+
+class _Asked(msgspec.Struct):
+    stream: bool | None = None
+
+
+class RunnerBackend:
+    """`now` tells seconds since the epoch, as whoever holds the line does."""
+
+    def __init__(self, bus: Bus, now: Callable[[], float], limits: Limits, runner_limits: RunnerLimits) -> None:
+        self.bus = bus
+        self.now = now
+        self.limits = runner_limits
+        self._json_keys = limits.json_keys
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def open(self, call: Call) -> "RunnerAnswer":
+        """Start, and wait for the first frame. Raises RouterError."""
+        model = call.runner_model
+        if model is None:
+            raise UpstreamProtocol("a runner's candidate without a runner")
+        if call.protocol != InferenceProtocol.CHAT_COMPLETIONS:
+            raise NoCompatibleRoute("a runner's model speaks chat completions alone")
+        body, streams = self._body(call, model)
+        answer = RunnerAnswer(self, model, streams=streams)
+        try:
+            await answer.begin(body)
+        except BaseException:
+            answer.close()
+            raise
+        return answer
+
+    def _body(self, call: Call, model: RunnerModel) -> tuple[bytes, bool]:
+        """What is sent, and whether a stream is asked for."""
+        if not is_json_like(call.body):
+            raise MalformedRequest("request body is not a JSON object")
+        pieces = splice_model(call.body, msgspec.json.encode(model.candidate.model), self._json_keys)
+        body = b"".join(pieces).strip(b" \t\r\n")
+        if len(body) > self.limits.request_bytes:
+            raise RunnerError("runner_request_too_large")
+        try:
+            return body, msgspec.json.decode(body, type=_Asked).stream is True
+        except msgspec.DecodeError:
+            raise MalformedRequest("stream is neither true nor false") from None
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what nobody waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class RunnerAnswer:
+    """See Response."""
+
+    def __init__(self, backend: RunnerBackend, model: RunnerModel, *, streams: bool) -> None:
+        self._backend = backend
+        self._model = model
+        self._subject = runner_subject(model.account, model.runner_id)
+        self._id = secrets.token_hex(_ID_BYTES)
+        self._streams = streams
+        self._until = backend.now() + backend.limits.lifetime_seconds
+        self._first = ModelResponse(self._id)
+        self._is_live = False
+        """Whether the runner may still be at work for it."""
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._is_abandoned = False
+        kind = b"text/event-stream" if streams else b"application/json"
+        self.head = ResponseHead(200, b"OK", [(b"content-type", kind)])
+
+    async def begin(self, body: bytes) -> None:
+        """Raises RunnerError for an answer that is none."""
+        start = ModelRequest(self._id, START, self._model.model_id, self._model.base_url, msgspec.Raw(body))
+        self._is_live = True
+        first = await self._ask(start)
+        if first.error:
+            raise RunnerError(first.error, first.status)
+        if not _LEAST_SUCCESS <= first.status <= _MOST_SUCCESS:
+            raise RunnerError(UPSTREAM_ERROR, first.status)
+        if self._streams and first.done and first.data.startswith("{"):  # a server that does not stream
+            self._streams = False
+            self.head = ResponseHead(200, b"OK", [(b"content-type", b"application/json")])
+        if not self._streams:
+            _check_completion(first.data)
+        elif not _is_line(first.data):
+            raise RunnerError(PROXY_ERROR)
+        self._first = first
+
+    async def _ask(self, request: ModelRequest) -> ModelResponse:
+        """One frame. Raises RunnerError when none came."""
+        backend = self._backend
+        seconds = min(backend.limits.idle_seconds, self._until - backend.now())
+        if seconds <= 0:
+            raise RunnerError(_TIMEOUT)
+        payload = pack_request(request, backend.now() + seconds)
+        try:
+            reply = await backend.bus.request(self._subject, payload, seconds + _GRACE_SECONDS)
+            frame = read_from_runner(reply, backend.limits)
+        except NoReply:
+            raise RunnerError(_TIMEOUT) from None
+        except BusError as error:
+            self._is_live = isinstance(error, BusUnavailable)
+            raise RunnerError(_OFFLINE) from None
+        except FrameError:
+            raise RunnerError(PROXY_ERROR) from None
+        if not isinstance(frame, ModelResponse) or (frame.request_id != self._id and not frame.error):
+            raise RunnerError(PROXY_ERROR)
+        if frame.ends:
+            self._is_live = False
+        return frame
+
+    async def relay(self, sink: BodySink) -> str:
+        """Each line, and an empty one behind it. Returns why it was truncated, or an empty string."""
+        if not self._streams:
+            sink.body(self._first.data.encode(), last=True)
+            return ""
+        frame = self._first
+        while True:
+            if not _is_line(frame.data):
+                return PROXY_ERROR
+            if frame.data.rstrip(" ") == _DONE:
+                sink.body(frame.data.encode() + b"\n\n", last=True)
+                return ""
+            if frame.data:
+                sink.body(frame.data.encode() + b"\n\n", last=False)
+            if frame.done:
+                return READ_ERROR
+            try:
+                await self._room()
+                frame = await self._ask(ModelRequest(self._id, NEXT))
+            except RunnerError as error:
+                return error.code
+            if frame.error:
+                return RunnerError(frame.error).code
+
+    async def _room(self) -> None:
+        """Wait for a client that reads slowly. Raises RunnerError when it does not at all."""
+        if not self._flowing.is_set():
+            try:
+                async with asyncio.timeout(self._backend.limits.idle_seconds):
+                    await self._flowing.wait()
+            except TimeoutError:
+                raise RunnerError(_TIMEOUT) from None
+        if self._is_abandoned:
+            raise RunnerError(PROXY_ERROR)
+
+    def pause(self) -> None:
+        """Ask for no further frame."""
+        self._flowing.clear()
+
+    def resume(self) -> None:
+        """Go on."""
+        self._flowing.set()
+
+    def abandon(self) -> None:
+        """See Response. What was asked for already is waited for."""
+        self._is_abandoned = True
+        self._flowing.set()
+
+    def close(self) -> None:
+        """Cancel what has not ended."""
+        if self._is_live:
+            self._is_live = False
+            self._backend.start(self._cancel())
+
+    async def _cancel(self) -> None:
+        backend = self._backend
+        payload = pack_request(ModelRequest(self._id, CANCEL), backend.now() + backend.limits.idle_seconds)
+        try:
+            await backend.bus.publish(self._subject, payload)
+        except BusError:
+            return  # whoever holds the line frees the slot by itself
+
+
+def _is_line(data: str) -> bool:
+    return "\n" not in data and "\r" not in data
+
+
+def _check_completion(data: str) -> None:
+    try:
+        msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        raise RunnerError(UPSTREAM_ERROR) from None

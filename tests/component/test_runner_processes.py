@@ -1,0 +1,118 @@
+"""A runner's line and the data listener as separate processes would have them: with a NATS server in between."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pointsman.bus.nats import open_nats_bus
+from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
+from pointsman.core.secret import Secret
+from tests.component.test_runner_exchanges import run
+from tests.support.nats_server import nats_server
+from tests.support.runner_bench import ACCOUNT, RUNNER, bench, told, until
+
+SHORT = replace(DEFAULT_RUNNER_LIMITS, idle_seconds=0.4)
+
+
+@pytest.mark.guarantee("N11")
+def test_a_broker_that_dies_ends_what_runs_at_once_and_nothing_is_sent_again_when_it_is_back(tmp_path: Path) -> None:
+    async def work() -> None:
+        said: list[str] = []
+        with nats_server(tmp_path) as server:
+            asking = await open_nats_bus(Secret(server.url), said.append)
+            serving = await open_nats_bus(Secret(server.url), said.append)
+            async with bench(buses=(asking, serving)) as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
+                reader, _ = await made.send(b'{"model":"alias","stream":true}')
+                request = await runner.receive()
+                await runner.answer(request, "data: {}")
+                await reader.readuntil(b"data: {}\n\n")
+                await runner.receive()
+                server.kill()
+                rest = await asyncio.wait_for(reader.read(), 10)
+                assert rest.count(b"data: ") == 1
+                assert b"response truncated: runner_offline" in rest
+                assert (await made.ask()).code == "runner_offline"
+                server.start()
+                await until(lambda: len([line for line in said if "connected again" in line]) == 2)
+                await runner.answer(request, "data: late")
+                asked = tasks.create_task(made.ask(stream=False))
+                frames = [await runner.receive()]
+                while frames[-1]["operation"] != "start":
+                    frames.append(await runner.receive())
+                assert {each["operation"] for each in frames[:-1]} <= {"cancel"}
+                await runner.answer(frames[-1], "{}", done=True)
+                assert (await asked).body == b"{}"
+            await asking.close()
+            await serving.close()
+
+    run(work)
+
+
+def test_a_newer_socket_at_another_process_replaces_the_older_over_nats(tmp_path: Path) -> None:
+    async def work() -> None:
+        with nats_server(tmp_path) as server:
+            buses = [await open_nats_bus(Secret(server.url), print) for _ in range(2)]
+            async with (
+                bench(buses=(buses[1], buses[0])) as one,
+                bench(buses=(buses[0], buses[1])) as two,
+                one.runner() as older,
+                two.runner() as newer,
+                asyncio.TaskGroup() as tasks,
+            ):
+                assert await older.closed() == 4001
+                assert one.hub.presence(ACCOUNT, RUNNER) is None
+                asked = [tasks.create_task(each.ask()) for each in (one, two)]
+                for _ in asked:
+                    await newer.answer(await newer.receive(), "{}", done=True)
+                assert [(await each).status for each in asked] == [200, 200]
+            for bus in buses:
+                await bus.close()
+
+    run(work)
+
+
+@pytest.mark.guarantee("N12")
+def test_a_client_that_does_not_read_is_cancelled_and_another_is_served_meanwhile() -> None:
+    async def work() -> None:
+        async with bench(SHORT) as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
+            await made.send(b'{"model":"alias","stream":true}')
+            request = slow = await runner.receive()
+            lines = 0
+            while request["operation"] != "cancel":
+                lines += 1
+                await runner.answer(slow, "data: " + "x" * 60_000)
+                request = await runner.receive()
+            assert lines * 60_000 < SHORT.response_bytes - 100_000
+            asked = tasks.create_task(made.ask())
+            await runner.answer(await runner.receive(), "{}", done=True)
+            answer = await asked
+            assert (answer.status, answer.body) == (200, b"{}")
+            await until(lambda: made.active == 0)
+
+    run(work)
+
+
+def test_four_streams_at_once_get_each_its_own_lines() -> None:
+    async def work() -> None:
+        async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
+            readers = [(await made.send(b'{"model":"alias","stream":true,"n":%d}' % each))[0] for each in range(4)]
+            reading = [tasks.create_task(reader.read()) for reader in readers]
+            numbers: dict[str, tuple[int, int]] = {}
+            ended = 0
+            while ended < 4:
+                request = await runner.receive()
+                if request["operation"] == "start":
+                    numbers[request["request_id"]] = (request["body"]["n"], 0)
+                which, count = numbers[request["request_id"]]
+                numbers[request["request_id"]] = (which, count + 1)
+                is_last = count == 50
+                ended += is_last
+                line = "data: [DONE]" if is_last else f"data: {which} {count}"
+                await runner.answer(request, line, done=is_last)
+            for number, each in enumerate(reading):
+                lines = [f"data: {number} {count}" for count in range(50)] + ["data: [DONE]"]
+                assert told(await each).body.decode() == "".join(f"{line}\n\n" for line in lines)
+
+    run(work)

@@ -1,0 +1,179 @@
+"""A gateway's data listener and hub with a bus between them, and scripted runners that dial in. On one loop."""
+
+import asyncio
+import contextlib
+import io
+import json
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import FastAPI
+from websockets.asyncio.client import ClientConnection, connect
+
+from pointsman.bus.interface import Bus
+from pointsman.bus.memory import MemoryBus
+from pointsman.core.candidate import Candidate
+from pointsman.core.endpoint import Endpoint
+from pointsman.core.limits import DEFAULT_RUNNER_LIMITS, RunnerLimits
+from pointsman.core.model_table import ModelAccess, ModelTable
+from pointsman.core.runner_model import RunnerModel
+from pointsman.events.operation_log import OperationLog
+from pointsman.gateway.data_listener import DataListener, Served
+from pointsman.gateway.rest.runner_socket import add_runner_socket
+from pointsman.gateway.rest.server import ControlServer
+from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
+from pointsman.proxy.background import running
+from pointsman.proxy.memory_ledger import MemoryLedger
+from pointsman.proxy.model_reception import Models
+
+TOKEN = "a-runners-own-token"
+ACCOUNT, RUNNER = "team.a", "laptop"
+MODEL = RunnerModel(
+    ACCOUNT,
+    RUNNER,
+    "model-1",
+    "http://localhost:11434/v1",
+    Candidate("alias", Endpoint("runner", "", 0, ""), "qwen:7b", ("openai_chat_completions",), "runner"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a client got, to the end of its connection."""
+
+    status: int
+    head: str
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        code: str = json.loads(self.body)["error"]["code"]
+        return code
+
+
+class Runner:
+    """One socket, driven frame by frame."""
+
+    def __init__(self, line: ClientConnection) -> None:
+        self.line = line
+
+    async def hello(self, runner_id: str = RUNNER) -> None:
+        await self.send({"type": "hello", "runner_id": runner_id, "model_proxy_version": 1})
+
+    async def send(self, frame: object) -> None:
+        await self.line.send(frame if isinstance(frame, str | bytes) else json.dumps(frame))
+
+    async def receive(self) -> dict[str, Any]:
+        frame: dict[str, Any] = json.loads(await asyncio.wait_for(self.line.recv(), 10))
+        return frame
+
+    async def answer(self, request: dict[str, Any], data: str = "", **more: Any) -> None:
+        await self.send({"type": "model_response", "request_id": request["request_id"], "data": data, **more})
+
+    async def closed(self) -> int | None:
+        await asyncio.wait_for(self.line.wait_closed(), 20)
+        return self.line.close_code
+
+
+@dataclass
+class Bench:
+    """`hub` and `control` are one process's, `data` another's."""
+
+    hub: RunnerHub
+    control: int
+    data: int
+    said: list[str] = field(default_factory=list)
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
+    """Of all clients, closed in the end."""
+
+    @contextlib.asynccontextmanager
+    async def runner(self, *, hello: bool = True, headers: dict[str, str] | None = None) -> AsyncIterator[Runner]:
+        """A runner whose line is in force, unless it says no hello."""
+        url = f"ws://127.0.0.1:{self.control}/api/v1/runners/{RUNNER}/ws"
+        fields = {"X-Runner-Token": TOKEN} if headers is None else headers
+        async with connect(url, additional_headers=fields, compression=None, max_size=None, proxy=None) as line:
+            runner = Runner(line)
+            if hello:
+                before = self.said.count(f"runner {RUNNER} of {ACCOUNT} is connected")
+                await runner.hello()
+                await until(lambda: self.said.count(f"runner {RUNNER} of {ACCOUNT} is connected") > before)
+            yield runner
+
+    async def ask(self, *, stream: bool = False, path: str = "/v1/chat/completions", **more: Any) -> Told:
+        """One request, its answer read to the end."""
+        reader, writer = await self.send(json.dumps({"model": "alias", "stream": stream, **more}).encode(), path)
+        try:
+            return told(await asyncio.wait_for(reader.read(), 20))
+        finally:
+            writer.close()
+
+    async def send(
+        self, body: bytes, path: str = "/v1/chat/completions"
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A request that goes out; whoever sent it reads, or leaves."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.data)
+        head = f"POST {path} HTTP/1.0\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        self.writers.append(writer)
+        writer.write(head.encode() + b"\r\n" + body)
+        return reader, writer
+
+    @property
+    def active(self) -> int:
+        presence = self.hub.presence(ACCOUNT, RUNNER)
+        return -1 if presence is None else presence.active_requests
+
+
+def told(raw: bytes) -> Told:
+    head, _, body = raw.partition(b"\r\n\r\n")
+    return Told(int(head.split(b" ")[1]), head.decode().lower(), body)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+async def authenticate(runner_id: str, token: str) -> RunnerIdentity | None:
+    return RunnerIdentity(ACCOUNT, runner_id) if token == TOKEN and runner_id == RUNNER else None
+
+
+async def _healthy() -> bool:
+    return True
+
+
+@contextlib.asynccontextmanager
+async def bench(
+    limits: RunnerLimits = DEFAULT_RUNNER_LIMITS, buses: tuple[Bus, Bus] | None = None
+) -> AsyncIterator[Bench]:
+    """Everything listens. `buses`: the data side's and the hub's."""
+    said: list[str] = []
+    asking, serving = buses or (MemoryBus(said.append),) * 2
+    hub = RunnerHub(serving, said.append, time.time, limits)
+    api = FastAPI(openapi_url=None)
+    add_runner_socket(api, hub, authenticate)
+    control, data = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
+    made = Bench(hub, control.getsockname()[1], data.getsockname()[1], said)
+    server = ControlServer(api, control)
+    access = ModelAccess({"default": ModelTable({"alias": MODEL})})
+    models = Models(lambda: access, time.time, is_open=True)
+    log = OperationLog(lines=io.StringIO(), wall_clock=time.time)
+    served = Served(models, MemoryLedger(), runner_bus=asking, runner_limits=limits)
+    listener = DataListener(log, _healthy, served)
+    async with running(server.serve(), "control"):
+        await listener.serve(data, None)
+        try:
+            yield made
+        finally:
+            for writer in made.writers:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+            await listener.close()
+            await server.close()
+            if buses is None:
+                await asking.close()
