@@ -17,8 +17,8 @@ RUNNER: EndpointType = "runner"
 """Only the runner calls it; the gateway never does."""
 LONGEST_LABEL = 256
 """Characters of a model's name for people (ours)."""
-MOST_DIRECT_MODELS = 1000
-"""Of one account (ours)."""
+MOST_MODELS = 4096
+"""Of one account, of all kinds (ours): whatever is made of them is made of all at once."""
 _NOT_IN_ALIASES = re.compile(r"[^A-Za-z0-9._-]+")
 _EDGES = "._-"
 _LONGEST_OWNER = 64
