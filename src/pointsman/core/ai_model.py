@@ -84,8 +84,8 @@ def default_alias(model_identifier: str, runner_name: str, taken: Container[str]
     if plain not in taken and plain not in RESERVED_NAMES:
         return plain
     owner = f"-{runner_name[:_LONGEST_OWNER]}".rstrip(_EDGES)
-    for number in itertools.count(1):
-        end = owner + (f"-{number}" if number > 1 or not owner else "")
+    for number in itertools.count(1 if owner else 2):
+        end = owner + (f"-{number}" if number > 1 else "")
         alias = plain[: LONGEST_NAME - len(end)] + end
         if alias not in taken:
             return alias

@@ -81,13 +81,16 @@ class DirectReach:
         if reason is not None:
             return reason
         address = ipaddress.ip_address(text.partition("%")[0])
+        if self._allows(address):
+            return None
         for form in (address, *_embedded(address)):
-            if any(form.version == each.version and form in each for each in self.allowed):
-                continue
             for network, private in _NOT_PUBLIC:
-                if form.version == network.version and form in network:
+                if form.version == network.version and form in network and not self._allows(form):
                     return private
         return None
+
+    def _allows(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+        return any(address.version == each.version and address in each for each in self.allowed)
 
 
 def _embedded(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
