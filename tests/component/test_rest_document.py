@@ -1,6 +1,7 @@
 """The OpenAPI document: valid, and true of what the API really takes and answers."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,10 +77,12 @@ def test_every_operation_says_who_may_and_how_it_fails(document: dict[str, Any])
         if path == "/health":
             assert "security" not in operation
             continue
-        assert operation["security"] == [{"admin": []}]
+        takes_keys = path.startswith(("/api/v1/runners", "/api/v1/ai-models"))
+        assert operation["security"] == [{"admin": []}, *([{"key": []}] if takes_keys else [])]
+        assert (" A key needs `" in operation["description"]) is takes_keys
         assert {"400", "401", "403", "404", "500", "503"} <= set(operation["responses"]), path
         assert "422" not in operation["responses"]
-        assert ("requestBody" in operation) is (method in ("POST", "PUT", "PATCH"))
+        assert ("requestBody" in operation) is (method in ("POST", "PUT", "PATCH") and not path.endswith("/token"))
         assert ("415" in operation["responses"]) is ("requestBody" in operation)
     assert "ValidationError" not in json.dumps(document)
 
@@ -105,10 +108,10 @@ class Checker:
 
     def check(self, method: str, path: str, names: dict[str, str], body: Any = None) -> int:
         """Ask, and compare what comes with what the document promises; the status."""
-        url = path.replace("{name}", quote(names.get("name", ""), safe=""))
+        url = re.sub(r"\{\w+\}", quote(names.get("name", ""), safe=""), path)
         raw = None if body is None else json.dumps(body).encode()
         answer = self._api.ask(method, url, raw)
-        if "{name}" in path and not names["name"]:
+        if "{" in path and not names["name"]:
             return answer.status  # another path
         assert answer.status < 500, (method, url, raw)
         operation = self._document["paths"][path][method.lower()]
@@ -133,6 +136,10 @@ RIGHT: dict[str, Any] = {
     "create_sandbox_token": {"name": "box"},
     "create_key": {"name": "laptop"},
     "create_account": {"name": "team"},
+    "register_runner": {"name": "laptop"},
+    "register_ai_model": {"name": "M", "model_identifier": "m", "api_endpoint": "http://localhost:1/v1"},
+    "create_ai_model": {"name": "F", "model_identifier": "f", "api_endpoint": "https://93.184.215.14/v1"},
+    "replace_ai_model": {"name": "N", "model_identifier": "n", "api_endpoint": "http://localhost:2/v1"},
     "explain": {"model": "inference.local", "header_names": ["accept"]},
 }
 
@@ -140,9 +147,14 @@ RIGHT: dict[str, Any] = {
 def test_right_requests_get_what_the_document_promises(api: RunningApi, document: dict[str, Any]) -> None:
     checker, found = Checker(api, document), {}
     names = {"provider": "mocked", "route": "inference.local", "token": "box", "key": "laptop"}
+    runner = api.post("/runners/register", {"name": "named"}).json["id"]
+    model = api.post(f"/runners/{runner}/models", {**RIGHT["register_ai_model"], "name": "named"}).json["id"]
+    names |= {"runner": runner, "rotate_runner_token": runner, "register_ai_model": runner, "model": model}
     for method, path, operation in sorted(operations(document), key=lambda each: each[0] == "DELETE"):
         name = operation["operationId"]
-        found[name] = checker.check(method, path, {"name": names.get(name.rpartition("_")[2], "")}, RIGHT.get(name))
+        found[name] = checker.check(
+            method, path, {"name": names.get(name) or names.get(name.rpartition("_")[2], "")}, RIGHT.get(name)
+        )
     # The provider is in use by the time that it would be deleted.
     assert found.pop("delete_provider") == 409
     assert set(found.values()) <= {200, 201}

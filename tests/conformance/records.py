@@ -2,9 +2,11 @@
 
 import hashlib
 
+from pointsman.core.ai_model import DIRECT, RUNNER, AiModel
 from pointsman.core.data_key import INFERENCE, DataKey
 from pointsman.core.provider import Provider
 from pointsman.core.route import CHAIN, Route, RouteCandidate
+from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.core.usage_row import UsageRow
@@ -69,3 +71,32 @@ def usage_row(number: int, account: str = ACCOUNT) -> UsageRow:
         latency_ms=12.5,
         key_name="laptop",
     )
+
+
+def _id(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def runner(name: str = "laptop", account: str = ACCOUNT) -> Runner:
+    digest = hashlib.sha256(f"runner {account}/{name}".encode()).digest()
+    return Runner(_id(f"runner {account}/{name}"), account, name, digest, 4.5)
+
+
+def runner_model(alias: str = "llama", account: str = ACCOUNT, of: str = "laptop", identifier: str = "") -> AiModel:
+    """Of the runner with that name, which need not be there."""
+    return AiModel(
+        _id(f"model {account}/{alias}"),
+        account,
+        "Llama, small",
+        alias,
+        RUNNER,
+        runner(of, account).id,
+        "http://localhost:11434/v1",
+        identifier or f"{alias}:3b",
+        5.5,
+    )
+
+
+def direct_model(alias: str = "far", account: str = ACCOUNT) -> AiModel:
+    endpoint = "https://models.example/v1"
+    return AiModel(_id(f"model {account}/{alias}"), account, "Far away", alias, DIRECT, None, endpoint, "big", 6.5)

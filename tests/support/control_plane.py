@@ -18,6 +18,7 @@ from pointsman.core.provider import ProviderDraft
 from pointsman.core.secret import Secret
 from pointsman.gateway.app import make_control_plane
 from pointsman.gateway.control import ControlPlane
+from pointsman.gateway.direct_endpoint import DirectEndpoints
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.routes import RouteTarget
 from pointsman.rpc.gen import control_pb2_grpc, inference_pb2_grpc, openshell_pb2_grpc
@@ -47,8 +48,18 @@ def draft(name: str = "mocked", **changes: Any) -> ProviderDraft:
 class RunningControlPlane:
     """Listens on a port of its own; `call` runs an operation on its loop."""
 
-    def __init__(self, directory: Path, *, open_to_admin: bool = False, limits: GrpcLimits = GRPC_LIMITS) -> None:
-        self._directory = directory
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        open_to_admin: bool = False,
+        limits: GrpcLimits = GRPC_LIMITS,
+        settings: StoreSettings | None = None,
+        endpoints: DirectEndpoints | None = None,
+    ) -> None:
+        database = file_url(directory / "pointsman.db")
+        self._settings = settings or StoreSettings(database, directory / "credentials.key")
+        self._endpoints = endpoints
         self._limits = limits
         self._open_to_admin = open_to_admin
         self._loop = uvloop.new_event_loop()
@@ -71,10 +82,13 @@ class RunningControlPlane:
         self.call(self._open())
 
     async def _open(self) -> None:
-        settings = StoreSettings(file_url(self._directory / "pointsman.db"), self._directory / "credentials.key")
-        self._store = await open_store(settings)
+        self._store = await open_store(self._settings)
         self.control: ControlPlane = make_control_plane(
-            self._store, Secret(ADMIN_TOKEN), self.lines.append, lambda: time.time() + self._ahead
+            self._store,
+            Secret(ADMIN_TOKEN),
+            self.lines.append,
+            lambda: time.time() + self._ahead,
+            endpoints=self._endpoints,
         )
         self._server = GrpcServer(
             self.control, self.lines.append, open_to_admin=self._open_to_admin, limits=self._limits
@@ -119,10 +133,17 @@ class RunningControlPlane:
 
 @contextmanager
 def control_plane(
-    directory: Path, *, open_to_admin: bool = False, limits: GrpcLimits = GRPC_LIMITS
+    directory: Path,
+    *,
+    open_to_admin: bool = False,
+    limits: GrpcLimits = GRPC_LIMITS,
+    settings: StoreSettings | None = None,
+    endpoints: DirectEndpoints | None = None,
 ) -> Iterator[RunningControlPlane]:
-    """A control plane that listens."""
-    running = RunningControlPlane(directory, open_to_admin=open_to_admin, limits=limits)
+    """A control plane that listens; on SQLite in `directory` without `settings` of another database."""
+    running = RunningControlPlane(
+        directory, open_to_admin=open_to_admin, limits=limits, settings=settings, endpoints=endpoints
+    )
     running.start()
     try:
         yield running

@@ -6,7 +6,7 @@ import json
 import logging
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +15,13 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from pointsman.core.account import DEFAULT_ACCOUNT
+from pointsman.gateway.direct_endpoint import DirectEndpoints
 from pointsman.gateway.rest import ControlServer, build_api
 from pointsman.gateway.rest.server import ListenerLimits
 from pointsman.gateway.rest.strict_request import BodyLimits
 from pointsman.gateway.watching import Watching
+from pointsman.store.settings import StoreSettings
 from tests.support import evidence
 from tests.support.canary import KEY
 from tests.support.control_plane import ADMIN_TOKEN, RunningControlPlane, control_plane
@@ -159,6 +162,15 @@ class RunningApi:
         assert made.status == 201, made.body
         return {"authorization": f"Bearer {made.json['token']}"}
 
+    def key_bearer(
+        self, *permissions: str, account: str = DEFAULT_ACCOUNT, routes: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """The header of a new key with these permissions, made by the API."""
+        headers = {**BEARER, "x-pointsman-account": account}
+        made = self.post("/keys", {"permissions": list(permissions), "routes": list(routes)}, headers=headers)
+        assert made.status == 201, made.body
+        return {"authorization": f"Bearer {made.json['key']}"}
+
 
 class _Kept(logging.Handler):
     def __init__(self, lines: list[str]) -> None:
@@ -176,9 +188,11 @@ def rest_api(
     limits: ListenerLimits | None = None,
     body_limits: BodyLimits | None = None,
     watching: Watching | None = None,
+    settings: StoreSettings | None = None,
+    endpoints: DirectEndpoints | None = None,
 ) -> Iterator[RunningApi]:
     """A gateway's control API that listens."""
-    with control_plane(directory) as running:
+    with control_plane(directory, settings=settings, endpoints=endpoints) as running:
         api = RunningApi(running)
         kept = _Kept(api.records)
         logging.getLogger().addHandler(kept)

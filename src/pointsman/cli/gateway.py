@@ -33,6 +33,7 @@ _HELP = {
     "public_data_url": ("URL", "The data listener as sandboxes on other machines reach it."),
     "secrets_dir": ("DIR", "Where the files with the keys of providers are."),
     "default_route": ("NAME", "Where a model name leads that names no route."),
+    "direct_allowed_cidrs": ("CIDR,…", "Networks that models of accounts' users may lead to, besides public ones."),
     "operation_log.dir": ("DIR", "Where the daily files of requests are."),
     "operation_log.keep_days": ("N", "Days that they are kept."),
     "usage_keep_days": ("N", "Days that the database keeps a row for each request."),

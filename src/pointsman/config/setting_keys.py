@@ -28,6 +28,8 @@ class SettingKey:
     example: str
     is_number: bool = False
     """Whether it may stand in the file without quotes though YAML takes it for a number."""
+    is_list: bool = False
+    """Whether it may be a list in the file; elsewhere its texts stand between commas."""
 
     @property
     def variable(self) -> str:
@@ -111,6 +113,14 @@ KEYS = (
         "fast",
     ),
     SettingKey(
+        "direct_allowed_cidrs",
+        "none",
+        "Networks, besides public ones, that models may lead to which users of accounts make; a list, or text with "
+        "commas. Link-local and metadata addresses stay closed.",
+        "[10.20.0.0/16]",
+        is_list=True,
+    ),
+    SettingKey(
         "operation_log.dir",
         "`operations` in `data_dir`",
         "Directory of the daily files of what happened to each request.",
@@ -143,10 +153,7 @@ BY_PATH = {key.path: key for key in KEYS}
 SECTIONS = tuple(dict.fromkeys(key.path.partition(".")[0] for key in KEYS if "." in key.path))
 """Keys that hold keys."""
 
-LATER = (
-    "nats_url",
-    "direct_allowed_cidrs",
-)
+LATER = ("nats_url",)
 """What later versions know."""
 
 RECORDS = ("providers", "routes")

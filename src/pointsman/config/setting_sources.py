@@ -25,7 +25,7 @@ from pointsman.config.setting_keys import (
 )
 from pointsman.config.text_file import Unreadable, decode, read_bytes
 from pointsman.config.wording import nearest, shown, shown_variable
-from pointsman.config.yaml_positions import NOTHING, NUMBER, STRING, Mapping, Node, Scalar, read_document
+from pointsman.config.yaml_positions import NOTHING, NUMBER, STRING, Mapping, Node, Scalar, Sequence, read_document
 
 _NOT_YET = "remove it, or wait for a version that does"
 
@@ -185,8 +185,11 @@ class _FileReader:
         kinds = (STRING, NUMBER) if BY_PATH[path].is_number else (STRING,)
         if isinstance(node, Scalar) and node.kind in kinds:
             self.given[path] = Given(node.text, self._place, line, self._directory, self._public)
+        elif BY_PATH[path].is_list and isinstance(node, Sequence) and all(each.kind == STRING for each in node.items):
+            if texts := [each.text for each in node.items if isinstance(each, Scalar)]:
+                self.given[path] = Given(", ".join(texts), self._place, line, self._directory, self._public)
         else:
-            what = "a number" if BY_PATH[path].is_number else "text"
+            what = "a number" if BY_PATH[path].is_number else "a list" if BY_PATH[path].is_list else "text"
             next_step = f"write {what}, for example {path.rpartition('.')[2]}: {BY_PATH[path].example}"
             self._complaints.add(self._place, line, f"{path} is {node.kind}", next_step)
 

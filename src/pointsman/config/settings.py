@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from pointsman.config.allowed_cidrs import read_allowed_cidrs
 from pointsman.config.data_directory import default_data_directory
 from pointsman.config.database_url import read_database_url, shown_database_url
 from pointsman.config.gateway_records import FileRecords, records_of
@@ -21,6 +22,7 @@ from pointsman.config.tls_files import Tls, check_tls_files
 from pointsman.config.wording import nearest
 from pointsman.core.control_errors import InvalidRequest
 from pointsman.core.provider import NAME_RULE, check_name
+from pointsman.core.reach import Network
 from pointsman.core.secret import Secret
 
 _LONGEST = 4096  # characters of any value; Linux' longest path
@@ -83,6 +85,7 @@ class Settings:
     """Without a slash at its end; empty when nobody said."""
     default_route: str = ""
     """Empty for none."""
+    direct_allowed_cidrs: tuple[Network, ...] = ()
     usage_keep_days: int = _USAGE_KEEP_DAYS
     """Days that usage rows stay."""
     records: FileRecords = field(default_factory=FileRecords)
@@ -108,6 +111,7 @@ class Settings:
             "public_data_url": self.public_data_url,
             "secrets_dir": str(self.secrets_dir),
             "default_route": self.default_route,
+            "direct_allowed_cidrs": ", ".join(map(str, self.direct_allowed_cidrs)),
             "operation_log.dir": str(self.operation_log.dir),
             "operation_log.keep_days": str(self.operation_log.keep_days),
             "usage_keep_days": str(self.usage_keep_days),
@@ -186,6 +190,7 @@ class _Reader:
             secrets_dir=self._path("secrets_dir") or _SECRETS,
             public_data_url=self._public_data_url(),
             default_route=self._default_route(),
+            direct_allowed_cidrs=self._allowed_cidrs("direct_allowed_cidrs"),
             usage_keep_days=self._days("usage_keep_days", _USAGE_KEEP_DAYS),
             warnings=tuple(self._warnings),
             sources=tuple((key.path, self._source(key.path)) for key in KEYS),
@@ -280,6 +285,14 @@ class _Reader:
             self._complaints.about(self._given["default_route"], "default_route names no route", f"use {NAME_RULE}")
             return ""
         return text or ""
+
+    def _allowed_cidrs(self, key: str) -> tuple[Network, ...]:
+        text = self._text(key)
+        try:
+            return () if text is None else read_allowed_cidrs(text)
+        except ValueError as error:
+            self._complaints.about(self._given[key], f"{key} {error}", "write it as [10.20.0.0/16, 'fd00::/64']")
+        return ()
 
     def _public_data_url(self) -> str:
         text = self._text("public_data_url")

@@ -4,7 +4,12 @@ from dataclasses import dataclass
 
 INFERENCE = "inference"
 """To call routes; what a key may do unless it says otherwise."""
-PERMISSIONS = (INFERENCE, "models:create", "models:delete", "models:edit", "models:view", "runners:manage")
+MODELS_CREATE = "models:create"
+MODELS_DELETE = "models:delete"
+MODELS_EDIT = "models:edit"
+MODELS_VIEW = "models:view"
+RUNNERS_MANAGE = "runners:manage"
+PERMISSIONS = (INFERENCE, MODELS_CREATE, MODELS_DELETE, MODELS_EDIT, MODELS_VIEW, RUNNERS_MANAGE)
 """Every word that a key may carry."""
 KEY_PREFIX = "pointsman-key-"
 """So that a key found somewhere tells what it is, and a caller's token which table it is in."""

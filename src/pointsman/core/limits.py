@@ -71,6 +71,7 @@ DEFAULT_LIMITS = Limits()
 class RunnerLimits:
     """Bounds of what passes between a gateway and a runner (the runner-proxied models' design)."""
 
+    models: int = 64  # of one runner, registered: 400
     active_requests: int = 4  # of one runner at once: 429 runner_busy
     request_bytes: int = 1 * MIB  # of a request's JSON body, as it is sent: 413 runner_request_too_large
     data_bytes: int = 64 * KIB  # of one line of an event stream, or of a whole completion: 502 runner_frame_too_large

@@ -13,15 +13,18 @@ from pointsman.config.listen_address import Address
 from pointsman.config.reload import Loaded
 from pointsman.config.settings import DEFAULT_LISTEN
 from pointsman.core.limits import DEFAULT_LIMITS
+from pointsman.core.reach import DirectReach
 from pointsman.core.secret import Secret
 from pointsman.core.version import VERSION
 from pointsman.events.log_files import NO_EVENT_LOG, operation_log
 from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.admin_token import load_or_make_admin_token
+from pointsman.gateway.ai_models import AiModels
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.data_composition import data_side
+from pointsman.gateway.direct_endpoint import DirectEndpoints
 from pointsman.gateway.explain import Explain
 from pointsman.gateway.file_layer import FileLayer
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
@@ -33,6 +36,7 @@ from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
 from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
+from pointsman.gateway.runners import Runners
 from pointsman.gateway.sandbox_tokens import SandboxTokens
 from pointsman.proxy.background import running
 from pointsman.proxy.memory import freeze_garbage
@@ -43,6 +47,7 @@ from pointsman.store.sql import open_store
 
 _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
+_ID_BYTES = 16
 DEFAULT_DATA_URL = f"http://{DEFAULT_LISTEN.data}/v1"
 _FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMITS.connections + 256
 """As many clients as the listeners take, and our own: the database, upstreams that are verified, libraries."""
@@ -54,14 +59,22 @@ def make_control_plane(
     say: Callable[[str], None],
     clock: Callable[[], float] = time.time,
     data_url: str = DEFAULT_DATA_URL,
+    endpoints: DirectEndpoints | None = None,
 ) -> ControlPlane:
-    """Every operation, on a store that is open. `data_url` is where sandboxes reach the data listener."""
+    """Every operation, on a store that is open. `data_url` is where sandboxes reach the data listener.
+
+    Until `runners.look_at` no runner is connected. Without `endpoints` direct models have public addresses only.
+    """
+    runners = Runners(store, clock, _record_id, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say)
+    endpoints = endpoints or DirectEndpoints(DirectReach())
     return ControlPlane(
         store=store,
         providers=Providers(store, clock, lambda: str(uuid.uuid4()), say),
         routes=Routes(store, Prober().verify, say),
         sandbox_tokens=SandboxTokens(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         keys=Keys(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
+        runners=runners,
+        ai_models=AiModels(store, clock, _record_id, say, runners, endpoints),
         accounts=Accounts(store, clock),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
         explain=Explain(store, clock),
@@ -69,6 +82,10 @@ def make_control_plane(
         clock=clock,
         started_at=clock(),
     )
+
+
+def _record_id() -> str:
+    return secrets.token_hex(_ID_BYTES)
 
 
 async def run_gateway(loaded: Loaded) -> int:
@@ -92,7 +109,8 @@ async def run_gateway(loaded: Loaded) -> int:
         configuration = LiveConfiguration(loaded, store, log.say)
         await configuration.check()
         data_url = settings.public_data_url or _data_url(bound_address(sockets.data), settings.tls is not None)
-        control = make_control_plane(store, admin_token, log.say, data_url=data_url)
+        endpoints = DirectEndpoints(DirectReach(settings.direct_allowed_cidrs))
+        control = make_control_plane(store, admin_token, log.say, data_url=data_url, endpoints=endpoints)
         grpc_server = GrpcServer(control, log.say, open_to_admin=settings.auth.grpc == "none")
         stack.push_async_callback(grpc_server.close)
         grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)

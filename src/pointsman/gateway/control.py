@@ -7,12 +7,14 @@ from pointsman.core.control_errors import ControlError
 from pointsman.core.route import Route
 from pointsman.core.version import VERSION
 from pointsman.gateway.accounts import Accounts
+from pointsman.gateway.ai_models import AiModels
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.explain import Explain
 from pointsman.gateway.keys import Keys
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.routes import Routes
+from pointsman.gateway.runners import Runners
 from pointsman.gateway.sandbox_tokens import SandboxTokens
 from pointsman.store.interface import Store
 
@@ -41,6 +43,8 @@ class ControlPlane:
     routes: Routes
     sandbox_tokens: SandboxTokens
     keys: Keys
+    runners: Runners
+    ai_models: AiModels
     accounts: Accounts
     bundles: Bundles
     explain: Explain

@@ -10,10 +10,12 @@ from contextlib import asynccontextmanager
 
 from pointsman.config.gateway_records import FileRecords
 from pointsman.core.account import DEFAULT_ACCOUNT, Account
+from pointsman.core.ai_model import AiModel
 from pointsman.core.control_errors import DefinedInFile
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
+from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.usage_row import UsageRow
 from pointsman.store.interface import Reader, Store, Writer
@@ -48,9 +50,11 @@ class FileLayer:
         async with self._store.read() as reader:
             providers = await reader.provider_names(DEFAULT_ACCOUNT)
             routes = [each.name for each in await reader.routes(DEFAULT_ACCOUNT)]
+            models = [each.alias for each in await reader.ai_models(DEFAULT_ACCOUNT)]
         return (
             *(_conflict("provider", each.name) for each in records.providers if each.name in providers),
             *(_conflict("route", each.name) for each in records.routes if each.name in routes),
+            *(_model_conflict(each.name) for each in records.routes if each.name in models),
         )
 
     async def generation(self) -> int:
@@ -77,6 +81,10 @@ class FileLayer:
     async def prune_usage(self, before: float) -> int:
         """The store's."""
         return await self._store.prune_usage(before)
+
+    async def note_runner_seen(self, runner_id: str, at: float) -> None:
+        """The store's."""
+        await self._store.note_runner_seen(runner_id, at)
 
     def derive(self, purpose: bytes) -> bytes:
         """The store's."""
@@ -170,6 +178,27 @@ class _LayeredReader:
     async def key_by_digest(self, digest: bytes) -> DataKey | None:
         return await self._reader.key_by_digest(digest)
 
+    async def runner(self, account: str, runner_id: str) -> Runner | None:
+        return await self._reader.runner(account, runner_id)
+
+    async def runners(self, account: str) -> Sequence[Runner]:
+        return await self._reader.runners(account)
+
+    async def runner_by_digest(self, digest: bytes) -> Runner | None:
+        return await self._reader.runner_by_digest(digest)
+
+    async def ai_model(self, account: str, model_id: str) -> AiModel | None:
+        return await self._reader.ai_model(account, model_id)
+
+    async def ai_model_by_alias(self, account: str, alias: str) -> AiModel | None:
+        return await self._reader.ai_model_by_alias(account, alias)
+
+    async def ai_models(self, account: str) -> Sequence[AiModel]:
+        return await self._reader.ai_models(account)
+
+    async def ai_models_of(self, account: str, runner_id: str) -> Sequence[AiModel]:
+        return await self._reader.ai_models_of(account, runner_id)
+
     async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
         return await self._reader.usage(account, since, limit)
 
@@ -228,9 +257,34 @@ class _LayeredWriter(_LayeredReader):
     async def insert_account(self, account: Account) -> None:
         await self._writer.insert_account(account)
 
+    async def insert_runner(self, runner: Runner) -> None:
+        await self._writer.insert_runner(runner)
+
+    async def replace_runner_token(self, account: str, runner_id: str, digest: bytes) -> bool:
+        return await self._writer.replace_runner_token(account, runner_id, digest)
+
+    async def delete_runner(self, account: str, runner_id: str) -> bool:
+        return await self._writer.delete_runner(account, runner_id)
+
+    async def insert_ai_model(self, model: AiModel) -> None:
+        await self._writer.insert_ai_model(model)
+
+    async def replace_ai_model(self, model: AiModel) -> None:
+        await self._writer.replace_ai_model(model)
+
+    async def delete_ai_model(self, account: str, model_id: str) -> bool:
+        return await self._writer.delete_ai_model(account, model_id)
+
 
 def _conflict(what: str, name: str) -> str:
     return (
         f"{what} {name} is in the configuration file and in the store; rename it in the file, or remove the stored one "
         f"with 'pointsman {what} delete {name}' while a gateway runs without it in its file"
+    )
+
+
+def _model_conflict(name: str) -> str:
+    return (
+        f"route {name} of the configuration file has the name of a registered model; rename it in the file, or change "
+        "the model's alias (PUT /api/v1/ai-models/ID)"
     )

@@ -51,7 +51,8 @@ class Keys:
         key = DataKey(account, draft.name or _made_name(digest), digest, now, permissions, routes, expires)
         async with self._store.write() as writer:
             for route in routes:
-                if await writer.route(account, route) is None:
+                of_model = await writer.ai_model_by_alias(account, route)
+                if of_model is None and await writer.route(account, route) is None:
                     raise NotFound(f"there is no route {route[:64]!r}; see: pointsman route list")
             await writer.insert_key(key)
         limited = f", routes {', '.join(routes)}" if routes else ""

@@ -109,6 +109,8 @@ class Routes:
                 raise DefinedInFile("route", route.name)
             if target.is_new and existing is not None:
                 raise AlreadyExists(f"route {route.name} exists; 'pointsman route update {route.name}' changes it")
+            if await reader.ai_model_by_alias(account, route.name) is not None:
+                raise AlreadyExists(f"{route.name} is the alias of a registered model; choose another name")
             return route
 
         return await self._change(wanted, verify)

@@ -5,9 +5,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from pointsman.core.account import Account
+from pointsman.core.ai_model import AiModel
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
+from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.usage_row import UsageRow
 
@@ -57,6 +59,27 @@ class Reader(Protocol):
     async def key_by_digest(self, digest: bytes) -> DataKey | None:
         """The key with this digest, of any account."""
 
+    async def runner(self, account: str, runner_id: str) -> Runner | None:
+        """One runner of this account."""
+
+    async def runners(self, account: str) -> Sequence[Runner]:
+        """All runners by name."""
+
+    async def runner_by_digest(self, digest: bytes) -> Runner | None:
+        """The runner whose token has this digest, of any account."""
+
+    async def ai_model(self, account: str, model_id: str) -> AiModel | None:
+        """One model of this account."""
+
+    async def ai_model_by_alias(self, account: str, alias: str) -> AiModel | None:
+        """The same, by what clients call it."""
+
+    async def ai_models(self, account: str) -> Sequence[AiModel]:
+        """All models by alias, those of deleted runners included."""
+
+    async def ai_models_of(self, account: str, runner_id: str) -> Sequence[AiModel]:
+        """Those of one runner, by alias."""
+
     async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
         """The newest rows from `since` on, the newest first."""
 
@@ -100,6 +123,27 @@ class Writer(Reader, Protocol):
     async def insert_account(self, account: Account) -> None:
         """Raises AlreadyExists."""
 
+    async def insert_runner(self, runner: Runner) -> None:
+        """Raises AlreadyExists for a name that the account has."""
+
+    async def replace_runner_token(self, account: str, runner_id: str, digest: bytes) -> bool:
+        """Whether there was such a runner."""
+
+    async def delete_runner(self, account: str, runner_id: str) -> bool:
+        """Whether there was one. Its models stay."""
+
+    async def insert_ai_model(self, model: AiModel) -> None:
+        """Raises AlreadyExists for an alias of another model of the account, or a binding of another model."""
+
+    async def replace_ai_model(self, model: AiModel) -> None:
+        """Changes what is not the identity of a model: its name, alias, address and identifier.
+
+        Raises NotFound, or AlreadyExists as `insert_ai_model`.
+        """
+
+    async def delete_ai_model(self, account: str, model_id: str) -> bool:
+        """Whether there was one."""
+
 
 class Store(Protocol):
     """A database. Every method raises StoreUnavailable or StoreFull; then nothing was changed."""
@@ -121,6 +165,9 @@ class Store(Protocol):
 
     async def prune_usage(self, before: float) -> int:
         """Remove rows older than `before` (seconds since the epoch); how many there were. The generation stays."""
+
+    async def note_runner_seen(self, runner_id: str, at: float) -> None:
+        """When a runner was connected last. The generation stays, and a runner that is gone is no error."""
 
     def derive(self, purpose: bytes) -> bytes:
         """32 secret bytes for one purpose, the same for every process with this database's key file."""

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -10,10 +11,12 @@ from sqlalchemy.engine import CursorResult
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
+from pointsman.core.ai_model import AiModel
 from pointsman.core.control_errors import ControlError, StoreUnavailable
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route, RouteCandidate
+from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.core.usage_row import UsageRow
@@ -21,11 +24,13 @@ from pointsman.store.credentials import CredentialCipher, WrongKey
 from pointsman.store.problems import FAILURES, problem_of
 from pointsman.store.tables import (
     accounts,
+    ai_models,
     generation,
     keys,
     provider_credentials,
     providers,
     routes,
+    runners,
     sandbox_tokens,
     usage,
 )
@@ -40,6 +45,8 @@ _token_columns = (
     sandbox_tokens.c.expires_at,
     sandbox_tokens.c.revoked_at,
 )
+_runner_columns = tuple(runners.c[field.name] for field in fields(Runner))
+_model_columns = tuple(ai_models.c[field.name] for field in fields(AiModel))
 _usage_columns = tuple(usage.c[name] for name in UsageRow._fields)
 CURRENT_GENERATION = select(generation.c.value)
 
@@ -164,6 +171,35 @@ class SqlReader:
     async def _keys(self, condition: ColumnElement[bool]) -> Sequence[DataKey]:
         rows = (await self._execute(select(keys).where(condition).order_by(keys.c.name))).all()
         return [_key(row) for row in rows]
+
+    async def runner(self, account: str, runner_id: str) -> Runner | None:
+        return _first(await self._runners((runners.c.account == account) & (runners.c.id == runner_id)))
+
+    async def runners(self, account: str) -> Sequence[Runner]:
+        return await self._runners(runners.c.account == account)
+
+    async def runner_by_digest(self, digest: bytes) -> Runner | None:
+        return _first(await self._runners(runners.c.token_digest == digest))
+
+    async def _runners(self, condition: ColumnElement[bool]) -> Sequence[Runner]:
+        found = select(*_runner_columns).where(condition).order_by(runners.c.name)
+        return [Runner(*row) for row in (await self._execute(found)).all()]
+
+    async def ai_model(self, account: str, model_id: str) -> AiModel | None:
+        return _first(await self._models((ai_models.c.account == account) & (ai_models.c.id == model_id)))
+
+    async def ai_model_by_alias(self, account: str, alias: str) -> AiModel | None:
+        return _first(await self._models((ai_models.c.account == account) & (ai_models.c.alias == alias)))
+
+    async def ai_models(self, account: str) -> Sequence[AiModel]:
+        return await self._models(ai_models.c.account == account)
+
+    async def ai_models_of(self, account: str, runner_id: str) -> Sequence[AiModel]:
+        return await self._models((ai_models.c.account == account) & (ai_models.c.runner_id == runner_id))
+
+    async def _models(self, condition: ColumnElement[bool]) -> Sequence[AiModel]:
+        found = select(*_model_columns).where(condition).order_by(ai_models.c.alias)
+        return [AiModel(*row) for row in (await self._execute(found)).all()]
 
     async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
         mine = (usage.c.account == account) & (usage.c.at >= since)

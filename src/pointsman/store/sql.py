@@ -102,6 +102,11 @@ class SqlStore:
         async with self._beside_records() as writer:
             return await writer.delete_usage(before)
 
+    async def note_runner_seen(self, runner_id: str, at: float) -> None:
+        """When a runner was connected last."""
+        async with self._beside_records() as writer:
+            await writer.note_runner_seen(runner_id, at)
+
     @asynccontextmanager
     async def _beside_records(self) -> AsyncIterator[SqlWriter]:
         """A transaction that touches no record: it has no generation of its own, so what is kept by one stays."""

@@ -139,6 +139,38 @@ keys = Table(
 )
 """`permissions` and `routes` are JSON lists of texts."""
 
+runners = Table(
+    "runners",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("account", NAME, ForeignKey("accounts.name"), nullable=False),
+    Column("name", NAME, nullable=False),
+    Column("token_digest", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("last_seen_at", Double),
+    UniqueConstraint("account", "name"),
+    UniqueConstraint("token_digest"),
+)
+
+ai_models = Table(
+    "ai_models",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("account", NAME, ForeignKey("accounts.name"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("alias", NAME, nullable=False),
+    Column("endpoint_type", Text, nullable=False),
+    Column("runner_id", Text),
+    Column("api_endpoint", Text, nullable=False),
+    Column("model_identifier", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    UniqueConstraint("account", "alias"),
+    UniqueConstraint("runner_id", "api_endpoint", "model_identifier"),
+    CheckConstraint("(endpoint_type = 'runner') = (runner_id IS NOT NULL)", name="runner"),
+    CheckConstraint("endpoint_type IN ('direct', 'runner')", name="endpoint_type"),
+)
+"""`runner_id` refers to nothing: a model outlives its runner, as history."""
+
 usage = Table(
     "usage",
     metadata,

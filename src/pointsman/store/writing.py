@@ -1,7 +1,7 @@
 """Rows out of records, within one transaction. Writers take turns, so what one has looked up stays true."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any
 
@@ -10,10 +10,12 @@ from sqlalchemy import ColumnElement, Dialect, Table, delete, insert, select, up
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
+from pointsman.core.ai_model import AiModel
 from pointsman.core.control_errors import AlreadyExists, NotFound
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
+from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.usage_row import UsageRow
 from pointsman.store.credentials import CredentialCipher
@@ -21,12 +23,14 @@ from pointsman.store.problems import FAILURES, problem_of
 from pointsman.store.reading import SqlReader
 from pointsman.store.tables import (
     accounts,
+    ai_models,
     generation,
     keys,
     provider_credentials,
     providers,
     route_versions,
     routes,
+    runners,
     sandbox_tokens,
     usage,
 )
@@ -145,6 +149,58 @@ class SqlWriter(SqlReader):
         if await self._exists(accounts, accounts.c.name == account.name):
             raise AlreadyExists(f"account {account.name} exists; choose another name")
         await self._execute(insert(accounts).values(name=account.name, created_at=account.created_at))
+
+    async def insert_runner(self, runner: Runner) -> None:
+        await self._check_account(runner.account)
+        if await self._exists(runners, _named(runners, runner.account, runner.name)):
+            raise AlreadyExists(f"runner {runner.name} exists; choose another name, or rotate its token")
+        same = (runners.c.id == runner.id) | (runners.c.token_digest == runner.token_digest)
+        if await self._exists(runners, same):
+            raise AlreadyExists("a runner with this id or token exists; try again")
+        await self._execute(insert(runners).values(asdict(runner)))
+
+    async def replace_runner_token(self, account: str, runner_id: str, digest: bytes) -> bool:
+        mine = (runners.c.account == account) & (runners.c.id == runner_id)
+        return await self._changes(update(runners).where(mine).values(token_digest=digest))
+
+    async def delete_runner(self, account: str, runner_id: str) -> bool:
+        return await self._changes(delete(runners).where((runners.c.account == account) & (runners.c.id == runner_id)))
+
+    async def note_runner_seen(self, runner_id: str, at: float) -> None:
+        """When it was connected last; called without a turn. Of two who tell it the later one counts."""
+        later = runners.c.last_seen_at.is_(None) | (runners.c.last_seen_at < at)
+        await self._execute(update(runners).where((runners.c.id == runner_id) & later).values(last_seen_at=at))
+
+    async def insert_ai_model(self, model: AiModel) -> None:
+        await self._check_account(model.account)
+        if await self._exists(ai_models, ai_models.c.id == model.id):
+            raise AlreadyExists("a model with this id exists; try again")
+        await self._check_model(model)
+        await self._execute(insert(ai_models).values(asdict(model)))
+
+    async def replace_ai_model(self, model: AiModel) -> None:
+        await self._check_model(model)
+        mine = (ai_models.c.account == model.account) & (ai_models.c.id == model.id)
+        values = {name: getattr(model, name) for name in ("name", "alias", "api_endpoint", "model_identifier")}
+        if not await self._changes(update(ai_models).where(mine).values(**values)):
+            raise NotFound("there is no such model; see /api/v1/ai-models")
+
+    async def _check_model(self, model: AiModel) -> None:
+        another = ai_models.c.id != model.id
+        same_alias = (ai_models.c.account == model.account) & (ai_models.c.alias == model.alias)
+        if await self._exists(ai_models, same_alias & another):
+            raise AlreadyExists(f"model {model.alias} exists; choose another alias")
+        same_binding = (
+            (ai_models.c.runner_id == model.runner_id)
+            & (ai_models.c.api_endpoint == model.api_endpoint)
+            & (ai_models.c.model_identifier == model.model_identifier)
+        )
+        if model.runner_id is not None and await self._exists(ai_models, same_binding & another):
+            raise AlreadyExists("the runner has this model under another alias; change that one")
+
+    async def delete_ai_model(self, account: str, model_id: str) -> bool:
+        mine = (ai_models.c.account == account) & (ai_models.c.id == model_id)
+        return await self._changes(delete(ai_models).where(mine))
 
     async def insert_usage(self, rows: Sequence[UsageRow]) -> None:
         """Add rows; called without a turn."""

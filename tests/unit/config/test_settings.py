@@ -30,6 +30,7 @@ GOOD = {
     "public_data_url": "https://gateway.example:8780/v1",
     "secrets_dir": "/secrets",
     "default_route": "fast",
+    "direct_allowed_cidrs": "10.0.0.0/8",
     "operation_log.dir": "/operations",
     "operation_log.keep_days": "'7'",
     "usage_keep_days": "'8'",
@@ -120,6 +121,7 @@ def test_the_names_of_variables_and_options_are_these() -> None:
         ("POINTSMAN_PUBLIC_DATA_URL", "--public-data-url"),
         ("POINTSMAN_SECRETS_DIR", "--secrets-dir"),
         ("POINTSMAN_DEFAULT_ROUTE", "--default-route"),
+        ("POINTSMAN_DIRECT_ALLOWED_CIDRS", "--direct-allowed-cidrs"),
         ("POINTSMAN_OPERATION_LOG__DIR", "--operation-log-dir"),
         ("POINTSMAN_OPERATION_LOG__KEEP_DAYS", "--operation-log-keep-days"),
         ("POINTSMAN_USAGE_KEEP_DAYS", "--usage-keep-days"),
@@ -158,7 +160,10 @@ def test_a_value_that_is_no_text_is_refused(key: str, text: str, kind: str, tmp_
         assert load(tmp_path, yaml_of(key, text)).shown()[key] == text
         return
     (line,) = told(tmp_path, yaml_of(key, text))
-    what = "a number" if BY_PATH[key].is_number else "text"
+    if BY_PATH[key].is_list and kind == "a list":
+        assert "holds what is no network" in line
+        return
+    what = "a number" if BY_PATH[key].is_number else "a list" if BY_PATH[key].is_list else "text"
     assert line.startswith(f"{FILE}:1: {key} is {kind}; write {what}, for example ")
 
 
@@ -343,3 +348,29 @@ def test_any_text_gives_settings_or_the_one_error(text: str, environ: dict[str, 
             assert isinstance(settings.listen.data, Address)
     finally:
         os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("text", "networks"),
+    [
+        ("[10.0.0.0/8, 'fd00::/64']", "10.0.0.0/8, fd00::/64"),
+        ("'10.0.0.0/8,fd00::/64'", "10.0.0.0/8, fd00::/64"),
+        ("[]", ""),
+        (f"[{', '.join(['10.0.0.0/8'] * 64)}]", ", ".join(["10.0.0.0/8"] * 64)),
+    ],
+)
+def test_networks_may_be_a_list_or_text(text: str, networks: str, tmp_path: Path) -> None:
+    assert load(tmp_path, f"direct_allowed_cidrs: {text}").shown()["direct_allowed_cidrs"] == networks
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["10.0.0.0", "10.0.0.1/8", "10.0.0.0/33", "[a.example/8]", "['10.0.0.0/8', '']", "'10.0.0.0/8,'", "'10.0.0.0/8 x'"],
+)
+def test_what_is_no_network_is_refused(text: str, tmp_path: Path) -> None:
+    (line,) = told(tmp_path, f"direct_allowed_cidrs: {text}")
+    assert line.startswith(f"{FILE}:1: direct_allowed_cidrs holds what is no network; write it as ")
+    (line,) = told(tmp_path, f"direct_allowed_cidrs: [{', '.join(['10.0.0.0/8'] * 65)}]")
+    assert "has 65 networks; at most 64" in line
+    (line,) = told(tmp_path, "direct_allowed_cidrs: [4]")
+    assert "direct_allowed_cidrs is a list; write a list, for example" in line

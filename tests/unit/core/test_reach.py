@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.core.reach import refused_address
+from pointsman.core.reach import DirectReach, refused_address
 
 METADATA = "169.254.169.254"
 
@@ -114,3 +114,67 @@ def test_any_address_gets_an_answer_and_any_refused_ipv4_address_is_refused_when
 def test_text_that_is_no_address_is_an_error_and_not_a_permission(text: str) -> None:
     with pytest.raises(ValueError):
         refused_address(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("127.255.255.255", "loopback"),
+        ("::1", "loopback"),
+        ("10.0.0.0", "private"),
+        ("10.255.255.255", "private"),
+        ("172.16.0.0", "private"),
+        ("172.31.255.255", "private"),
+        ("192.168.255.255", "private"),
+        ("fc00::", "private"),
+        ("fdff::1%eth0", "private"),
+        ("100.64.0.0", "shared"),
+        ("100.127.255.255", "shared"),
+        ("0.255.0.1", "this network"),
+        ("240.0.0.1", "reserved"),
+        ("169.254.1.1", "link-local"),
+        ("::ffff:127.0.0.1", "loopback"),
+        ("64:ff9b::10.0.0.1", "private"),
+        ("2002:a00:1::", "private"),
+    ],
+)
+def test_a_direct_models_address_is_public(address: str, reason: str) -> None:
+    assert reason in (DirectReach().refused(address) or "")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "9.255.255.255",
+        "11.0.0.0",
+        "126.255.255.255",
+        "128.0.0.0",
+        "172.15.255.255",
+        "172.32.0.0",
+        "192.167.255.255",
+        "192.169.0.0",
+        "100.63.255.255",
+        "100.128.0.0",
+        "2606:4700::1111",
+        "::ffff:93.184.215.14",
+    ],
+)
+def test_a_direct_models_address_may_be_any_public_one(address: str) -> None:
+    assert DirectReach().refused(address) is None
+
+
+def test_an_operator_allows_networks_but_never_what_nobody_may_dial() -> None:
+    networks = ("10.1.0.0/16", "169.254.0.0/16", "fe80::/10", "100.64.0.0/10", "::1/128", "0.0.0.0/0", "::/0")
+    few = DirectReach(tuple(map(ipaddress.ip_network, networks[:5])))
+    found = {
+        text: few.refused(text) is None for text in ("10.1.0.0", "10.1.255.255", "10.0.255.255", "10.2.0.0", "::1")
+    }
+    assert found == {"10.1.0.0": True, "10.1.255.255": True, "10.0.255.255": False, "10.2.0.0": False, "::1": True}
+    assert few.refused("::ffff:10.1.0.1") is None
+    assert few.refused("::ffff:10.2.0.1") is not None
+    everything = DirectReach(tuple(map(ipaddress.ip_network, networks)))
+    assert everything.refused("127.0.0.1") is everything.refused("192.168.0.1") is None
+    for never in ("169.254.169.254", "fe80::1", "100.100.100.200", "0.0.0.0", "224.0.0.1"):
+        assert few.refused(never) is not None
+        assert everything.refused(never) is not None

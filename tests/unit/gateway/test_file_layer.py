@@ -18,6 +18,7 @@ from pointsman.gateway.file_layer import FileLayer
 from pointsman.store.interface import Reader, Store, Writer
 from tests.conformance.records import provider as stored_provider
 from tests.conformance.records import route as stored_route
+from tests.conformance.records import runner_model
 from tests.support.databases import sqlite_database
 
 _T = TypeVar("_T")
@@ -186,6 +187,16 @@ def test_a_name_in_both_is_told_with_what_to_do(opened: Open) -> None:
         "with 'pointsman provider delete alpha' while a gateway runs without it in its file"
     )
     assert route.startswith("route alpha is in the configuration file and in the store; ")
+
+
+def test_a_route_of_the_file_with_the_name_of_a_registered_model_is_told(opened: Open) -> None:
+    layer = FileLayer(opened.store)
+    model = runner_model("b")
+    opened.write(layer, lambda writer: writer.insert_ai_model(model))
+    (line,) = opened.conflicts(layer, in_file("b"))
+    assert line.startswith("route b of the configuration file has the name of a registered model; rename it")
+    assert opened.read(layer, lambda reader: reader.ai_model_by_alias(DEFAULT_ACCOUNT, "b")) == model
+    opened.write(layer, lambda writer: writer.delete_ai_model(DEFAULT_ACCOUNT, model.id))
 
 
 def test_another_file_is_another_generation_and_what_has_begun_keeps_its_own(opened: Open) -> None:

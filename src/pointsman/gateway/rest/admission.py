@@ -1,7 +1,7 @@
 """Who may come in: decided for the route that was matched, before a byte of the body is read."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from pointsman.core.account import ACCOUNT_FIELD, DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError, InvalidRequest, NotPermitted, Unauthenticated
+from pointsman.core.data_key import DataKey
 from pointsman.core.provider import check_name
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.rest.refusals import error_response, looks_like_a_credential, shape_problems
@@ -48,15 +49,16 @@ class AdminRoute(APIRoute):
     async def _admit(self, request: Request) -> None:
         authenticator: Authenticator = request.app.state.authenticator
         identity = await authenticator.identify(_bearer(request))
-        if not identity.is_admin:
-            if identity.data_key is not None:
-                raise NotPermitted("a key is for the data listener, and nothing else; use the admin's token")
+        if identity.is_admin:
+            account = _named_account(request) or DEFAULT_ACCOUNT
+            request.state.account = (await authenticator.admin_of(account)).account
+        elif identity.data_key is not None:
+            self._admit_key(request, identity.data_key)
+        else:
             raise NotPermitted("a sandbox's token may fetch its bundle, and nothing else; use the admin's token")
-        names = request.headers.getlist(ACCOUNT_FIELD) or [DEFAULT_ACCOUNT]
-        if len(names) > 1:
-            raise InvalidRequest(f"{ACCOUNT_FIELD} is there {len(names)} times; send it once")
-        check_name(names[0], "account's name")
-        request.state.account = (await authenticator.admin_of(names[0])).account
+
+    def _admit_key(self, request: Request, key: DataKey) -> None:
+        raise NotPermitted("a key is for the data listener, runners and models; use the admin's token")
 
     def _check_query(self, request: Request) -> None:
         known = {field.alias for field in self.dependant.query_params}
@@ -66,6 +68,26 @@ class AdminRoute(APIRoute):
                 raise InvalidRequest(f"unknown query parameter {name!r}; {told}")
             if len(request.query_params.getlist(name)) > 1:
                 raise InvalidRequest(f"the query parameter {name} is there twice; send it once")
+
+
+class KeyRoute(AdminRoute):
+    """A path for the admin, and for keys with one permission, each in its own account."""
+
+    permission: ClassVar[str]
+
+    def _admit_key(self, request: Request, key: DataKey) -> None:
+        if not key.permits(self.permission):
+            raise NotPermitted(f"the key has no permission {self.permission}; make one: pointsman key create --help")
+        # The same for accounts that there are and others: a key does not learn which there are.
+        if (_named_account(request) or key.account) != key.account:
+            raise NotPermitted(f"a key is of one account, and that is not this one; leave {ACCOUNT_FIELD} out")
+        request.state.account = key.account
+        request.state.only = key.routes
+
+
+def for_keys(permission: str) -> type[KeyRoute]:
+    """The kind of path that a key with this permission may use."""
+    return type("KeyRoute", (KeyRoute,), {"permission": permission})
 
 
 class PublicRoute(AdminRoute):
@@ -86,10 +108,26 @@ def _bearer(request: Request) -> str | None:
     return token.strip(" ") if scheme.lower() == "bearer" else None
 
 
+def _named_account(request: Request) -> str | None:
+    names = request.headers.getlist(ACCOUNT_FIELD)
+    if len(names) > 1:
+        raise InvalidRequest(f"{ACCOUNT_FIELD} is there {len(names)} times; send it once")
+    if not names:
+        return None
+    check_name(names[0], "account's name")
+    return names[0]
+
+
 def account_of(request: Request) -> str:
     """The account that an admitted request works on."""
     account: str = request.state.account
     return account
+
+
+def only_of(request: Request) -> tuple[str, ...]:
+    """The names that an admitted caller may use; none: all of the account."""
+    only: tuple[str, ...] = getattr(request.state, "only", ())
+    return only
 
 
 def name_in_path(name: str) -> str:

@@ -12,11 +12,13 @@ from starlette.routing import Route
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.rest import endpoints
 from pointsman.gateway.rest.admission import AdminRoute, PublicRoute
+from pointsman.gateway.rest.ai_models import add_ai_models
 from pointsman.gateway.rest.boundary import Boundary
 from pointsman.gateway.rest.document import document
 from pointsman.gateway.rest.endpoints import BASE
 from pointsman.gateway.rest.explained import ExplainEndpoint, ExplainRoute
 from pointsman.gateway.rest.refusals import NoSuchMethod, NoSuchPath, error_response
+from pointsman.gateway.rest.runners import add_runners
 from pointsman.gateway.rest.strict_request import BodyLimits
 from pointsman.gateway.rest.watching import add_watching
 from pointsman.gateway.watching import Watching
@@ -50,6 +52,8 @@ def build_api(
     _add_sandbox_tokens(api, endpoints.SandboxTokenEndpoints(control))
     _add_keys(api, endpoints.KeyEndpoints(control))
     _add_accounts(api, endpoints.AccountEndpoints(control))
+    add_runners(api, control)
+    add_ai_models(api, control)
     explaining = ExplainEndpoint(control).explain
     _add(api, "POST", f"{BASE}/explain", explaining, operation_id="explain", route_class_override=ExplainRoute)
     if watching is not None:

@@ -6,12 +6,14 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from pointsman.core.account import ACCOUNT_FIELD
-from pointsman.gateway.rest.admission import PublicRoute
+from pointsman.gateway.rest.admission import KeyRoute, PublicRoute
 from pointsman.gateway.rest.answers import ErrorAnswer, ErrorDetail
 
-_DESCRIPTION = """Providers, routes, sandbox tokens, keys and accounts of one gateway.
+_DESCRIPTION = """Providers, routes, sandbox tokens, keys, runners, models and accounts of one gateway.
 
-Every path but `/health` takes the admin's token: `Authorization: Bearer TOKEN`. Bodies are JSON in UTF-8 of at most
+Every path but `/health` takes the admin's token: `Authorization: Bearer TOKEN`. Those of runners and models take a key
+of the data listener, too: of its own account, with the permission that the path names, and where the key names routes
+for models with these names only. Bodies are JSON in UTF-8 of at most
 1 MiB, a request to be explained 21 MiB; unknown fields, converted types and repeated keys are refused. Credentials go
 in and never come out."""
 
@@ -19,7 +21,7 @@ HEALTH_PATH = "/health"
 _ERRORS = {
     "400": "The request cannot be right, whatever is stored.",
     "401": "No token, or none that is valid.",
-    "403": "A sandbox's token, or a key of the data listener; only the admin's token may do this.",
+    "403": "A sandbox's token, or a key that may not do this, or not in this account.",
     "404": "The record, or the account, does not exist.",
     "409": "It exists already, is in use, or the provider did not answer as it must.",
     "413": "The body has over 1 MiB; over 21 MiB where a request is to be explained.",
@@ -44,13 +46,25 @@ def document(api: FastAPI, version: str) -> dict[str, Any]:
     schemas["ErrorDetail"] = ErrorDetail.model_json_schema()
     schemas["ErrorAnswer"] = ErrorAnswer.model_json_schema(ref_template=_REFERENCE + "{model}")
     schemas["ErrorAnswer"].pop("$defs", None)
-    made["components"]["securitySchemes"] = {"admin": {"type": "http", "scheme": "bearer"}}
+    made["components"]["securitySchemes"] = {
+        "admin": {"type": "http", "scheme": "bearer"},
+        "key": {"type": "http", "scheme": "bearer"},
+    }
     made["components"]["parameters"] = {"account": _account_parameter()}
     made["components"]["responses"] = {f"E{code}": _error(text) for code, text in _ERRORS.items()}
+    permissions = {
+        (route.path, method.lower()): route.permission
+        for route in api.routes
+        if isinstance(route, KeyRoute)
+        for method in route.methods or ()
+    }
     open_paths = {route.path for route in api.routes if isinstance(route, PublicRoute)}
     for path, operations in made["paths"].items():
-        for operation in operations.values():
+        for method, operation in operations.items():
             _complete(operation, path, is_open=path in open_paths)
+            if (permission := permissions.get((path, method))) is not None:
+                operation["security"].append({"key": []})
+                operation["description"] += f" A key needs `{permission}`."
     return made
 
 

@@ -19,7 +19,8 @@ _AT_LEAST = f"{{{_SHORTEST_TOKEN},}}"
 _TOKENS = (re.compile(r"[A-Za-z0-9_\-+/=.~]" + _AT_LEAST), re.compile(r"[A-Za-z0-9_\-]" + _AT_LEAST))
 """With and without the characters that also join what we say to what was sent."""
 _EDGES = "_-+/=.~"
-_VENDOR_KEY = re.compile(r"(sk|pk|rk|gsk|hf|xai|nvapi|AIza|ghp|pointsman-sandbox)[-_]?[A-Za-z0-9_-]{16,}")
+_VENDORS = "sk|pk|rk|gsk|hf|xai|nvapi|AIza|ghp|pointsman-sandbox|pointsman-key|pointsman-runner"
+_VENDOR_KEY = re.compile(rf"({_VENDORS})[-_]?[A-Za-z0-9_-]{{16,}}")
 _RANDOM_RUN = re.compile(r"[A-Za-z0-9]{20,}")
 _MOST_PROBLEMS = 5
 

@@ -8,6 +8,7 @@ import asyncio
 import ipaddress
 import os
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from aiohappyeyeballs import start_connection
@@ -24,12 +25,14 @@ AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str
 class Resolver:
     """Opens TCP connections by host name, to permitted addresses only."""
 
-    def __init__(self) -> None:
+    def __init__(self, refused: Callable[[str], str | None] = refused_address) -> None:
+        """`refused` says why an address must not be dialled; for models of accounts' users: `DirectReach.refused`."""
+        self._refused = refused
         self._threads: ThreadPoolExecutor | None = None
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """A connected, non-blocking socket. Raises UpstreamUnavailable; has no deadline of its own."""
-        addresses = [info for info in await self._lookup(host, port) if not refused_address(str(info[4][0]))]
+        addresses = [info for info in await self._lookup(host, port) if not self._refused(str(info[4][0]))]
         if not addresses:
             raise UpstreamUnavailable(f"{host} has no address that may be dialled")
         loop = asyncio.get_running_loop()
