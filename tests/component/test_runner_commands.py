@@ -98,6 +98,16 @@ def test_registering_again_asks_for_a_new_token_of_the_same_runner(runner: Runne
     assert rest.asked[1][2] == {"name": "laptop", "runner_id": RUNNER_ID}
 
 
+def test_a_runner_that_was_deleted_is_registered_anew(runner: Runner, rest: ScriptedRest) -> None:
+    runner.registered(rest)
+    rest.forgotten = RUNNER_ID
+    rest.runner_id = "77" * 16
+    done = runner.registered(rest)
+    assert done.returncode == 0, done.stderr
+    assert [asked[2].get("runner_id") for asked in rest.asked] == [None, RUNNER_ID, None]
+    assert json.loads((runner.directory / "runner.json").read_text())["runner_id"] == "77" * 16
+
+
 def test_models_registers_what_was_named_and_approves_it_here(
     runner: Runner, rest: ScriptedRest, server_url: str
 ) -> None:

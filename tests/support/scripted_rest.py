@@ -20,6 +20,8 @@ class ScriptedRest:
         """Path, Authorization and document of each request."""
         self.refuse: tuple[int, dict[str, Any]] | None = None
         self.runner_id = RUNNER_ID
+        self.forgotten = ""
+        """The id of a runner that was deleted."""
         self.token = canary.TOKEN
         self._models: dict[str, str] = {}
 
@@ -28,6 +30,8 @@ class ScriptedRest:
         if self.refuse is not None:
             return self.refuse
         if path == "/api/v1/runners/register":
+            if self.forgotten and document.get("runner_id") == self.forgotten:
+                return 404, {"error": {"code": "not_found", "message": "no such runner"}}
             return 201, {"id": self.runner_id, "name": document["name"], "token": self.token}
         key = f"{document['api_endpoint']} {document['model_identifier']}"
         known = key in self._models

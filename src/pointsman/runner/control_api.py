@@ -17,6 +17,7 @@ from pointsman.runner.state import RunnerState, checked_identity
 _SECONDS = 30.0
 _LARGEST_ANSWER = 1024 * 1024
 _LONGEST_TEXT = 500
+_NOT_FOUND = 404
 _ADVICE = {
     401: "the key is not accepted; look into --key-file, or have another made by 'pointsman key create'",
     403: "the key may not do this; it needs the permissions runners:manage and models:create",
@@ -25,6 +26,11 @@ _ADVICE = {
 
 class CallFailed(Exception):
     """The gateway was not reached, or refused. The text ends in what to do, and holds no key."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+        """Of its answer; 0 where that is not what failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +51,20 @@ class ControlApi:
         self._tls = tls_context(gateway)
 
     def register(self, name: str, runner_id: str = "") -> RunnerState:
-        """Register this machine, or give `runner_id` a new token. Raises CallFailed."""
-        wanted = {"name": name, **({"runner_id": runner_id} if runner_id else {})}
-        answer = self._post("/runners/register", wanted)
-        runner = answer.get("runner", answer)
+        """Register this machine, or give `runner_id` a new token, if it still exists. Raises CallFailed."""
         try:
-            token = answer["token"]
-            found = (runner["id"], runner.get("name", name), token)
-            if not all(isinstance(each, str) for each in found):
-                raise ValueError
-            return RunnerState(runner["id"], found[1], checked_identity(runner["id"], token), self._gateway)
-        except (KeyError, TypeError, ValueError, AttributeError):
+            answer = self._post("/runners/register", {"name": name, **({"runner_id": runner_id} if runner_id else {})})
+        except CallFailed as error:
+            if not runner_id or error.status != _NOT_FOUND:
+                raise
+            return self.register(name)
+        found = [answer.get(field) for field in ("id", "name", "token")]
+        if not all(isinstance(each, str) for each in found):
+            raise self._strange()
+        known_id, known_name, token = map(str, found)
+        try:
+            return RunnerState(known_id, known_name, checked_identity(known_id, token), self._gateway)
+        except ValueError:
             raise self._strange() from None
 
     def register_model(self, runner_id: str, endpoint: RunnerEndpoint, identifier: str, alias: str = "") -> Registered:
@@ -101,7 +110,7 @@ class ControlApi:
         document = _object(data)
         if status in (200, 201) and document is not None:
             return document
-        raise CallFailed(self._refusal(status, document))
+        raise CallFailed(self._refusal(status, document), status)
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self._gateway.host, self._gateway.port
