@@ -1,7 +1,10 @@
 """`pointsman runner`: real processes, a REST that the test plays, and a model's server in a process of its own."""
 
+import contextlib
 import json
 import os
+import pty
+import select
 import stat
 import subprocess
 import sys
@@ -9,7 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from pointsman.cli.main import cli
+from pointsman.core.secret import Secret
+from pointsman.runner.control_api import CallFailed, ControlApi
+from pointsman.runner.gateway_address import read_control_address
 from tests.support import canary
 from tests.support.ports import free_ports
 from tests.support.processes import POINTSMAN, run_to_end
@@ -171,16 +179,25 @@ def test_another_runner_begins_without_approvals(runner: Runner, rest: ScriptedR
         ((400, {"error": {"message": f"no such key {canary.KEY}"}}), "status 400"),
     ],
 )
-def test_a_refusal_is_one_line_and_leaves_nothing_behind(
-    runner: Runner, rest: ScriptedRest, refuse: tuple[int, dict[str, object]], said: str
+def test_a_refusal_is_one_line_without_the_key(
+    rest: ScriptedRest, refuse: tuple[int, dict[str, object]], said: str
 ) -> None:
     rest.refuse = refuse
+    with pytest.raises(CallFailed) as failed:
+        ControlApi(read_control_address(rest.url), Secret(canary.KEY)).register("laptop")
+    assert said in str(failed.value)
+    assert str(failed.value).isprintable()
+    assert canary.KEY not in str(failed.value)
+    assert len(rest.asked) == 1
+
+
+def test_a_refused_registration_leaves_nothing_behind(runner: Runner, rest: ScriptedRest) -> None:
+    rest.refuse = (403, {})
     done = runner.registered(rest)
     assert done.returncode == 1
-    assert said in done.stderr
+    assert done.stderr.startswith("pointsman: the gateway at ")
     assert done.stderr.count("\n") == 1
-    assert not runner.directory.exists() or os.listdir(runner.directory) == []
-    assert len(rest.asked) == 1
+    assert not runner.directory.exists()
 
 
 @pytest.mark.parametrize(
@@ -193,10 +210,10 @@ def test_a_refusal_is_one_line_and_leaves_nothing_behind(
         (("models", "--register", "a", "--register-all"), "give one of them"),
     ],
 )
-def test_a_mistake_is_a_usage_error(runner: Runner, words: tuple[str, ...], said: str) -> None:
-    done = runner(*words)
-    assert done.returncode == 2
-    assert said in done.stderr
+def test_a_mistake_is_a_usage_error(words: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(cli, ["runner", *words])
+    assert done.exit_code == 2
+    assert said in done.output
 
 
 @pytest.mark.parametrize("command", ["start", "status", "models"])
@@ -212,3 +229,55 @@ def test_a_gateway_that_is_away_is_one_line(runner: Runner) -> None:
     assert done.returncode == 1
     assert "cannot reach the gateway" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+class Terminal:
+    """Somebody at a terminal, who is asked."""
+
+    def __init__(self, runner: Runner, *words: str) -> None:
+        self._master, slave = pty.openpty()
+        self._process = subprocess.Popen(
+            [POINTSMAN, "runner", *words, "--config-dir", str(runner.directory)],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TERM": "dumb"},
+        )
+        os.close(slave)
+        self.seen = ""
+
+    def until(self, text: str) -> None:
+        while text not in self.seen:
+            assert select.select([self._master], [], [], 30)[0], self.seen
+            self.seen += os.read(self._master, 65536).decode()
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def end(self) -> int:
+        with contextlib.suppress(OSError):  # EIO once nobody has the terminal open
+            while data := os.read(self._master, 65536):
+                self.seen += data.decode()
+        os.close(self._master)
+        return self._process.wait(30)
+
+
+def test_on_a_terminal_nothing_is_approved_that_was_not_chosen(
+    runner: Runner, rest: ScriptedRest, server_url: str
+) -> None:
+    runner.registered(rest)
+    terminal = Terminal(runner, "models", "--url", server_url, "--key-file", str(runner.key))
+    terminal.until("Enter for none")
+    rows = [line.split() for line in terminal.seen.splitlines() if server_url in line]
+    number = next(row[0] for row in rows if row[1] == "huge")
+    terminal.type("0\n")
+    terminal.until("Write numbers from 1")
+    terminal.type(f"{number}\n")
+    assert terminal.end() == 0, terminal.seen
+    assert [each["model_identifier"] for each in runner.allowlist()] == ["huge"]
+    terminal = Terminal(runner, "models", "--url", server_url)
+    terminal.until("Enter for none")
+    terminal.type("\n")
+    assert terminal.end() == 0
+    assert len(runner.allowlist()) == 1
+    assert len(rest.asked) == 2
