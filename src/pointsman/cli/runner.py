@@ -1,4 +1,7 @@
-"""`pointsman runner`: this machine as the host of models that a gateway may ask for, each approved here first."""
+"""`pointsman runner`: this machine as the host of models that a gateway may ask for, each approved here first.
+
+What dials and asks is imported where it is used, so that other commands don't pay for it.
+"""
 
 import os
 import socket
@@ -9,13 +12,11 @@ from typing import Any
 
 import click
 
-from pointsman.cli.runner_models import Choice, choose_models, register_chosen, show_models
 from pointsman.cli.show import block, is_terminal, output_option, show, told
 from pointsman.core.gateway_address import GatewayAddress, GatewayFileError
 from pointsman.core.secret import Secret
 from pointsman.proxy.memory import keep_memory_private
 from pointsman.runner.allowlist import FILE_NAME, clear, read_allowlist
-from pointsman.runner.control_api import CallFailed, ControlApi
 from pointsman.runner.gateway_address import DEFAULT_GATEWAY, read_control_address
 from pointsman.runner.private_file import NoSuchFile, PrivateFileError
 from pointsman.runner.state import RunnerState, default_config_directory, read_state, write_state
@@ -108,6 +109,9 @@ def register(name: str, directory: Path, key_file: str | None, **given: Any) -> 
     Without NAME it gets this machine's. A runner that is registered already gets a new token, which ends the
     connection that it has.
     """
+    from pointsman.cli.runner_models import Choice, choose_models, register_chosen
+    from pointsman.runner.control_api import CallFailed, ControlApi
+
     gateway = _address(given["url"], given["gateway_ca"])
     choice = Choice(given["urls"], given["wanted"], every=given["register_all"])
     choice.check()
@@ -162,6 +166,9 @@ def models(directory: Path, key_file: str | None, output: str, **given: Any) -> 
     Looks at Ollama (11434), LM Studio (1234), vLLM (8000) and llama.cpp (8080). On a terminal it asks; elsewhere it
     only lists, unless --register or --register-all is given.
     """
+    from pointsman.cli.runner_models import Choice, choose_models, register_chosen, show_models
+    from pointsman.runner.control_api import ControlApi
+
     choice = Choice(given["urls"], given["wanted"], every=given["register_all"])
     choice.check()
     ask = output == "text" and is_terminal(sys.stdin) and is_terminal(sys.stdout)
