@@ -104,6 +104,7 @@ def test_a_refusal_keeps_its_status_and_none_of_its_words(status: bytes) -> None
 
 
 @pytest.mark.parametrize("status", [b"301 Moved", b"302 Found", b"304 Same", b"307 Elsewhere", b"308 Moved"])
+@pytest.mark.guarantee("N6")
 def test_a_redirect_is_not_followed(status: bytes) -> None:
     async def main() -> tuple[list[Outcome], int]:
         async with model_server(answering(whole(b"{}"))) as other:
@@ -130,6 +131,7 @@ def test_an_answer_of_another_kind_than_was_asked_for_is_a_read_error(answer: by
 
 
 @pytest.mark.parametrize(("size", "passes"), [(-1, True), (0, True), (1, False)])
+@pytest.mark.guarantee("N5")
 def test_the_bound_of_a_line(size: int, passes: bool) -> None:
     data = "data: " + "x" * (DEFAULT_RUNNER_LIMITS.data_bytes + size - 6)
     expected = [line(data), DONE] if passes else [TOO_LARGE]
@@ -137,6 +139,7 @@ def test_the_bound_of_a_line(size: int, passes: bool) -> None:
 
 
 @pytest.mark.parametrize(("size", "passes"), [(-1, True), (0, True), (1, False)])
+@pytest.mark.guarantee("N5")
 def test_the_bound_of_a_completion(size: int, passes: bool) -> None:
     body = b'"' + b"x" * (DEFAULT_RUNNER_LIMITS.data_bytes + size - 2) + b'"'
     assert answered(whole(body), body=_PLAIN) == ([(200, body.decode(), True, "")] if passes else [TOO_LARGE])
@@ -153,6 +156,7 @@ def test_the_bound_of_all_data(size: int, last: Outcome) -> None:
     assert answered(EVENT_STREAM, stream, limits=limits)[-1] == last
 
 
+@pytest.mark.guarantee("N6")
 def test_the_request_is_the_same_whatever_the_body_and_the_body_comes_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

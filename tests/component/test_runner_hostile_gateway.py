@@ -53,6 +53,7 @@ _ALTERED: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("how", _ALTERED)
+@pytest.mark.guarantee("N7")
 def test_what_is_not_exactly_approved_is_refused_and_no_server_hears_of_it(tmp_path: Path, how: str) -> None:
     async def main() -> None:
         reply = answering(whole(b"{}"))
@@ -69,6 +70,7 @@ def test_what_is_not_exactly_approved_is_refused_and_no_server_hears_of_it(tmp_p
     run(main())
 
 
+@pytest.mark.guarantee("N7")
 def test_two_models_in_one_body_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with model_server(answering(whole(b"{}"))) as server, scripted_gateway() as gateway:
@@ -82,6 +84,7 @@ def test_two_models_in_one_body_are_refused(tmp_path: Path) -> None:
     run(main())
 
 
+@pytest.mark.guarantee("N6")
 def test_what_it_adds_to_a_start_changes_nothing_of_the_request(tmp_path: Path) -> None:
     more = {
         "method": "DELETE",
@@ -147,6 +150,7 @@ _VIOLATIONS = (
 
 
 @pytest.mark.parametrize("how", _VIOLATIONS)
+@pytest.mark.guarantee("N4")
 def test_what_no_gateway_sends_ends_the_line_and_every_request_on_it(tmp_path: Path, how: str) -> None:
     async def main() -> None:
         async with model_server(stays) as server, scripted_gateway() as gateway:

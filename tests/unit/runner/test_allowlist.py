@@ -58,6 +58,7 @@ def test_id_address_and_model_must_all_match(path: Path, request_: ModelRequest,
     assert answer(path, request_) is allowed
 
 
+@pytest.mark.guarantee("N7")
 def test_what_matches_in_parts_of_two_entries_is_not_approved(path: Path) -> None:
     approve(path, model(2, "http://localhost:8080/v1"))
     assert answer(path, asked("id-2", "http://localhost:8080/v1", b'{"model":"tiny-2"}'))
@@ -65,6 +66,7 @@ def test_what_matches_in_parts_of_two_entries_is_not_approved(path: Path) -> Non
     assert not answer(path, asked("id-1", "http://localhost:8080/v1"))
 
 
+@pytest.mark.guarantee("N9")
 def test_the_file_is_for_its_owner_alone_and_so_is_a_new_directory(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -114,6 +116,7 @@ _TAMPERED: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("how", _TAMPERED)
+@pytest.mark.guarantee("N9")
 def test_a_file_that_is_not_right_refuses_everything_and_says_so_once(path: Path, how: str) -> None:
     _TAMPERED[how](path)
     said: list[str] = []
