@@ -61,7 +61,7 @@ class Runner:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "config"
-        self.key = directory / "user.key"
+        self.key = directory / "user.token"
         self.key.write_text(canary.KEY + "\n")
         self.key.chmod(0o600)
 
