@@ -98,6 +98,10 @@ class RunnerCalls:
         else:
             self._credits[response.request_id] = False
 
+    def gave_up(self, request_id: str) -> None:
+        """A request's time is over while there is no credit to say so; a `next` for it comes too late."""
+        self._credits.pop(request_id, None)
+
     def lost(self) -> frozenset[str]:
         """The line has gone: whose servers are to be let go. Nothing is resumed on the next one."""
         lost = self.live

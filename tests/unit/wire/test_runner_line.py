@@ -201,3 +201,14 @@ def test_a_hostile_runner_never_gets_more_frames_through_than_it_was_asked_for(a
                 continue
             asked[request_id] += passed_on and act != "cancel"
         assert all(delivered[each] <= asked[each] for each in _IDS)
+
+
+def test_a_request_whose_time_is_over_is_forgotten_and_a_next_for_it_comes_too_late() -> None:
+    calls = RunnerCalls(lambda _: True, _LIMITS)
+    calls.received(start())
+    calls.sent(ModelResponse("a"))
+    calls.gave_up("a")
+    calls.gave_up("never")
+    assert calls.live == frozenset()
+    assert calls.received(ask(NEXT)) is None
+    assert not calls.may_send("a")

@@ -1,0 +1,136 @@
+"""The two calls that a user's key allows: to register this runner, and a model of it."""
+
+import http.client
+import json
+import ssl
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from pointsman.core.gateway_address import GatewayAddress
+from pointsman.core.runner_endpoint import RunnerEndpoint
+from pointsman.core.secret import Secret
+from pointsman.events.printable import printable
+from pointsman.runner.gateway_address import API, tls_context
+from pointsman.runner.state import RunnerState, checked_identity
+
+_SECONDS = 30.0
+_LARGEST_ANSWER = 1024 * 1024
+_LONGEST_TEXT = 500
+_NOT_FOUND = 404
+_ADVICE = {
+    401: "the key is not accepted; look into --key-file, or have another made by 'pointsman key create'",
+    403: "the key may not do this; it needs the permissions runners:manage and models:create",
+}
+
+
+class CallFailed(Exception):
+    """The gateway was not reached, or refused. The text ends in what to do, and holds no key."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+        """Of its answer; 0 where that is not what failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A model as the gateway knows it."""
+
+    model_id: str
+    alias: str
+
+
+class ControlApi:
+    """A gateway's REST, as one user. No proxy, no redirect."""
+
+    def __init__(self, gateway: GatewayAddress, key: Secret | None) -> None:
+        """`key` is None where the gateway may ask for none. Raises OSError for a file of authorities."""
+        self._gateway = gateway
+        self._key = key
+        self._tls = tls_context(gateway)
+
+    def register(self, name: str, runner_id: str = "") -> RunnerState:
+        """Register this machine, or give `runner_id` a new token, if it still exists. Raises CallFailed."""
+        try:
+            answer = self._post("/runners/register", {"name": name, **({"runner_id": runner_id} if runner_id else {})})
+        except CallFailed as error:
+            if not runner_id or error.status != _NOT_FOUND:
+                raise
+            return self.register(name)
+        found = [answer.get(field) for field in ("id", "name", "token")]
+        if not all(isinstance(each, str) for each in found):
+            raise self._strange()
+        known_id, known_name, token = map(str, found)
+        try:
+            return RunnerState(known_id, known_name, checked_identity(known_id, token), self._gateway)
+        except ValueError:
+            raise self._strange() from None
+
+    def register_model(self, runner_id: str, endpoint: RunnerEndpoint, identifier: str, alias: str = "") -> Registered:
+        """Make a model known; what is known already is answered as it is. Raises CallFailed."""
+        wanted = {"name": identifier, "model_identifier": identifier, "api_endpoint": endpoint.url}
+        if alias:
+            wanted["alias"] = alias
+        answer = self._post(f"/runners/{quote(runner_id, safe='')}/models", wanted)
+        found = (answer.get("id"), answer.get("alias"))
+        same = (answer.get("model_identifier"), answer.get("api_endpoint")) == (identifier, endpoint.url)
+        if not same or not isinstance(found[0], str) or not isinstance(found[1], str):
+            raise self._strange()
+        return Registered(found[0], found[1])
+
+    def _strange(self) -> CallFailed:
+        return CallFailed(f"{self._where()} answered with something else than was asked for; are both of one version?")
+
+    def _where(self) -> str:
+        return f"the gateway at {self._gateway.url}"
+
+    def _post(self, path: str, wanted: dict[str, str]) -> dict[str, Any]:
+        fields = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._key is not None:
+            fields["Authorization"] = f"Bearer {self._key.reveal()}"
+        connection = self._connection()
+        try:
+            connection.request("POST", API + path, json.dumps(wanted).encode(), fields)
+            response = connection.getresponse()
+            status, data = response.status, response.read(_LARGEST_ANSWER + 1)
+        except ssl.SSLCertVerificationError as error:
+            raise CallFailed(
+                f"{self._where()} is not what it must be: {error.verify_message}; see --gateway-ca"
+            ) from None
+        except TimeoutError:
+            raise CallFailed(f"{self._where()} did not answer within {_SECONDS:g} s; look at its log") from None
+        except OSError as error:
+            reason = (error.strerror or "failed").lower()
+            raise CallFailed(f"cannot reach {self._where()}: {reason}; does it run? --gateway says where") from None
+        except http.client.HTTPException:
+            raise CallFailed(f"{self._where()} does not speak HTTP; is it its control listener?") from None
+        finally:
+            connection.close()
+        document = _object(data)
+        if status in (200, 201) and document is not None:
+            return document
+        raise CallFailed(self._refusal(status, document), status)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._gateway.host, self._gateway.port
+        if self._tls is not None:
+            return http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=self._tls)
+        return http.client.HTTPConnection(host, port, timeout=_SECONDS)
+
+    def _refusal(self, status: int, document: dict[str, Any] | None) -> str:
+        error = document.get("error") if document is not None else None
+        said = error.get("message") if isinstance(error, dict) else None
+        if status in _ADVICE:
+            return f"{self._where()} answered with {status}: {_ADVICE[status]}"
+        if isinstance(said, str) and not (self._key is not None and self._key.appears_in(said)):
+            return printable(said, _LONGEST_TEXT)
+        return f"{self._where()} answered with status {status}; is it its control listener? Its log says more"
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(data) if len(data) <= _LARGEST_ANSWER else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
