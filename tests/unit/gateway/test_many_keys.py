@@ -1,4 +1,4 @@
-"""Who may call what, compiled for many keys and routes: requests get their turn meanwhile, and nothing is held twice."""
+"""Who may call what, compiled for many keys and routes: requests get their turn meanwhile, nothing is held twice."""
 
 import asyncio
 import time
