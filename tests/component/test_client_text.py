@@ -140,9 +140,9 @@ Gateway:
 
 Routes:
 
-  NAME             KIND    PROVIDER  MODEL        TIMEOUT        VERSION  PROBLEM
-  inference.local  direct  work      gpt          60s (default)  3        -
-  fast             direct  gone      tiny\\x1b[2J  90s            4        provider gone is not there
+  NAME             KIND    PROVIDER  MODEL        TIMEOUT        VERSION  SOURCE  PROBLEM
+  inference.local  direct  work      gpt          60s (default)  3        store   -
+  fast             direct  gone      tiny\\x1b[2J  90s            4        store   provider gone is not there
 """,
     "provider create --name work --type openai --credential A=b": "Created provider work\n",
     "provider get work": """\
@@ -155,9 +155,9 @@ Provider:
   Config: OPENAI_BASE_URL=https://models.example/v1
 """,
     "provider list": """\
-NAME    TYPE       CREDENTIAL_KEYS  CONFIG_KEYS
-claude  anthropic  2                0
-work    openai     1                1
+NAME    TYPE       CREDENTIAL_KEYS  CONFIG_KEYS  SOURCE
+claude  anthropic  2                0            store
+work    openai     1                1            store
 """,
     "provider list --names": "claude\nwork\n",
     "provider list --offset 2": "No more providers\n",
@@ -265,10 +265,10 @@ Route all-day updated:
   Timeout: 60s (default)
 """,
     "route list": """\
-NAME             KIND    PROVIDER                  MODEL        TIMEOUT        VERSION  PROBLEM
-fast             direct  gone                      tiny\\x1b[2J  90s            4        provider gone is not there
-all-day          chain   groq,work=gpt,then local  -            60s (default)  2        -
-inference.local  direct  work                      gpt          60s (default)  3        -
+NAME             KIND    PROVIDER                  MODEL        TIMEOUT        VERSION  SOURCE  PROBLEM
+fast             direct  gone                      tiny\\x1b[2J  90s            4        store   provider gone is not there
+all-day          chain   groq,work=gpt,then local  -            60s (default)  2        store   -
+inference.local  direct  work                      gpt          60s (default)  3        store   -
 """,
     "route update fast --timeout 0 --no-verify": """\
 Route fast updated:
@@ -331,6 +331,7 @@ def test_the_fields_of_json_are_these(gateway: ScriptedControl) -> None:
         "request_timeout_seconds": 0,
         "target": "",
         "via_gateway": False,
+        "from_file": False,
         "version": 3,
         "problem": None,
     }
@@ -341,6 +342,7 @@ def test_the_fields_of_json_are_these(gateway: ScriptedControl) -> None:
         "type": "openai",
         "credentials": {"OPENAI_API_KEY": "REDACTED"},
         "config": {"OPENAI_BASE_URL": "https://models.example/v1"},
+        "from_file": False,
     }
     assert document("inference set --provider work --model gpt") == {
         **main,
