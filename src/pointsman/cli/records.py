@@ -86,6 +86,15 @@ def _seconds(given: int, default: int) -> str:
     return f"{given}s" if given else f"{default}s (default)"
 
 
+def _timeout(route: "Route") -> str:
+    """What bounds the wait for an answer to begin; an alias has what it leads to has."""
+    if route.kind == ALIAS:
+        return "-"
+    if route.kind == CHAIN:
+        return _seconds(route.request_timeout_secs, DEFAULT_REQUEST_TIMEOUT_SECONDS)
+    return timeout_words(route.timeout_secs)
+
+
 def change_lines(change: "RouteChange", done: str) -> list[str]:
     """What a route is after a change; `done` says which change."""
     route = change.route
@@ -112,8 +121,8 @@ def _route_pairs(route: "Route") -> list[tuple[str, str]]:
             ("Strategy", route.strategy),
             ("Fallback", route.fallback or "none"),
             ("Version", str(route.version)),
-            ("Request timeout", _seconds(route.request_timeout_secs, DEFAULT_REQUEST_TIMEOUT_SECONDS)),
-            ("Timeout", timeout_words(route.timeout_secs)),
+            ("Request timeout", _timeout(route)),
+            *((("Timeout", f"{route.timeout_secs}s"),) if route.timeout_secs else ()),
         ]
     else:
         pairs = [
@@ -151,7 +160,7 @@ def route_rows(routes: Sequence["Route"]) -> list[str]:
                 each.kind,
                 _provider_cell(each),
                 each.model or "-",
-                timeout_words(each.timeout_secs),
+                _timeout(each),
                 str(each.version),
                 _source_cell(each),
                 each.problem or "-",
