@@ -128,6 +128,8 @@ class ChainWorld:
         self.secrets = directory / "secrets"
         self.secrets.mkdir(mode=0o700)
         self.calls: list[Call] = []
+        self.recovered_at = 0.0
+        """Monotonic, the last time; 0: never looked."""
         self.file = directory / "pointsman.yaml"
         self.file.write_text(self.configuration(limit, alone=alone))
         options = [f"--config={self.file}", f"--secrets-dir={self.secrets}"]
@@ -170,9 +172,13 @@ class ChainWorld:
             self.until(lambda: len(self.calls) >= CALLERS, "nobody is answered")
             yield
         finally:
-            self._stop.set()
-            for thread in self._threads:
-                thread.join(60)
+            self.stop()
+
+    def stop(self) -> None:
+        """Callers ask no more, and have their answers."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
 
     def _call(self, number: int) -> None:
         port = self.gateways[number % len(self.gateways)].ports["data"]
@@ -214,7 +220,8 @@ class ChainWorld:
             )
 
         self.until(well, f"not everybody is answered by {by}: {Counter(each.end for each in self.calls[-12:])}")
-        return time.monotonic() - mended
+        self.recovered_at = time.monotonic()
+        return self.recovered_at - mended
 
     def seen(self, since: float = 0.0) -> Counter[str]:
         """How calls ended that began since then."""
