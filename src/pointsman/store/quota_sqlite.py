@@ -28,6 +28,7 @@ LONG_LOG_BYTES = 4 << 20
 """What is written ahead is copied into the file beyond this: some 2,000 reservations."""
 LONGEST_LOG_BYTES = 64 << 20
 """Beyond this, writers are made to wait for it, so that the log can begin anew."""
+_BEGIN_ANEW = "remove it, its -wal and its -shm: what was used of today's quotas is then counted from 0"
 _FIRST_SLEEP_SECONDS = 0.001
 _LONGEST_SLEEP_SECONDS = 0.02
 _COUNT_MORE = statements.numbered(statements.COUNT_MORE, statements.RESERVE_VALUES)
@@ -40,6 +41,8 @@ class SqliteCounting:
         self._path = path
         self._file = OpenedFile(path)
         self._problem: str | None = None
+        self._is_held = False
+        """Somebody has waited in vain: whoever comes after them waits no more, until a statement is taken."""
         self._looking = threading.Lock()
         self._counted: tuple[int, int, int] = (0, 0, 0)
         # Opening reads the file, which another worker may be making at this moment; only later must nothing wait.
@@ -62,6 +65,7 @@ class SqliteCounting:
             cursor = self._own.execute(_COUNT_MORE, asked)
         except sqlite3.Error:  # held, full or broken: `run` waits, or tells it
             return None
+        self._is_held = False
         return DayCount._make(self._counted) if cursor.rowcount else None
 
     def _note(self, daily: int, minute: int, minutely: int) -> int:
@@ -74,7 +78,10 @@ class SqliteCounting:
             raise LedgerUnavailable(self._problem)
         rows = self._run(statement, values)
         if rows is not None:
+            self._is_held = False
             return rows
+        if self._is_held:
+            raise LedgerUnavailable(_text(HELD))
         loop = asyncio.get_running_loop()
         end = loop.time() + PATIENCE_SECONDS
         sleep = _FIRST_SLEEP_SECONDS
@@ -88,6 +95,7 @@ class SqliteCounting:
         except asyncio.CancelledError:
             abandoned(None)
             raise
+        self._is_held = True
         raise LedgerUnavailable(_text(HELD))
 
     def _run(self, statement: str, values: Values) -> Rows | None:
@@ -169,7 +177,7 @@ async def open_sqlite_ledger(path: Path, now: float, busy_seconds: float = 5.0) 
 
 
 def _prepare(path: Path, busy_seconds: float) -> None:
-    prepare_file(path, busy_seconds, PAGE_BYTES)
+    prepare_file(path, busy_seconds, PAGE_BYTES, mend=_BEGIN_ANEW)
     try:
         with contextlib.closing(_connect(path, busy_seconds)) as connection:
             for statement in statements.TABLES:
