@@ -9,7 +9,9 @@ from pointsman.core.limits import Limits
 from pointsman.events.record import Record
 from pointsman.proxy.call import Response
 from pointsman.proxy.client_connection import ClientConnection
+from pointsman.proxy.error_answer import read_whole
 from pointsman.proxy.relay import Relay
+from pointsman.wire.engine_error import engine_error_body
 from pointsman.wire.response import error_body, own_lines, own_lines_of_two, redacted_head
 
 REPLACED_BODIES = {401: error_body("unauthorized"), 403: error_body("forbidden")}
@@ -27,20 +29,33 @@ class Answering:
         self, response: Response, candidate: Candidate, minor: int, client: ClientConnection, record: Record
     ) -> None:
         """Relay a whole answer, whatever its status."""
-        replaced = REPLACED_BODIES.get(response.head.status)
+        status = response.head.status
+        replaced = REPLACED_BODIES.get(status)
         if replaced is not None:
-            own = self._begin(response, candidate, record)
-            record.answered(record.status)
-            record.sent, record.detail = len(replaced), "the upstream refused the credential"
-            secret = candidate.api_key
-            head = redacted_head(response.head, own, secret, length=len(replaced), keep_alive=client.keep_alive)
-            client.write(head + replaced)
+            self._replace(replaced, response, candidate, client, record)
+            record.detail = "the upstream refused the credential"
+            return
+        if candidate.endpoint.scheme == "gguf" and status >= 400:
+            whole = await read_whole(response, self.limits.error_body_seconds)
+            told = engine_error_body(record.protocol, status, whole.body, record.request_id)
+            self._replace(told, response, candidate, client, record)
             return
         relay = self.commit(response, candidate, minor, client, record)
         try:
             self.ended(relay, await response.relay(relay), record)
         finally:
             self.note(response, relay, record)
+
+    def _replace(
+        self, body: bytes, response: Response, candidate: Candidate, client: ClientConnection, record: Record
+    ) -> None:
+        """Answer with the upstream's status and a JSON body of ours."""
+        own = self._begin(response, candidate, record)
+        record.answered(record.status)
+        record.sent = len(body)
+        secret = candidate.api_key
+        head = redacted_head(response.head, own, secret, length=len(body), keep_alive=client.keep_alive)
+        client.write(head + body)
 
     def commit(
         self, response: Response, candidate: Candidate, minor: int, client: ClientConnection, record: Record

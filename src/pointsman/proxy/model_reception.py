@@ -50,13 +50,19 @@ class _AdmittedModel(Admitted):
         if found is None:
             raise not_served(model, self._table)
         if not found.speaks(self.protocol):
-            raise NoCompatibleRoute(f"model {model} does not speak {self.protocol}")
+            raise _not_spoken(model, self.protocol, found)
         return found
 
 
 def told_of(error: RouterError) -> str:
     """What a client of the data listener reads of an error."""
-    return error.told if isinstance(error, ListenerError | NoProviderAvailable) else error.text
+    return error.told if isinstance(error, ListenerError | NoProviderAvailable | NoCompatibleRoute) else error.text
+
+
+def _not_spoken(model: str | None, protocol: str, found: Candidate | Member | Chain) -> NoCompatibleRoute:
+    spoken = ", ".join(each for each in P if found.speaks(each) and each is not P.MODEL_DISCOVERY)
+    told = f"{NoCompatibleRoute.text}: this model does not speak {protocol}, and requests are not translated"
+    return NoCompatibleRoute(f"model {model} does not speak {protocol}", f"{told}; it speaks {spoken or 'no dialect'}")
 
 
 def not_served(model: str | None, table: ModelTable) -> ListenerError:

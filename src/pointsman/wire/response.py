@@ -268,7 +268,7 @@ def redacted_lines(head: ResponseHead, secret: Secret | None) -> list[bytes]:
 
 def redacted_head(head: ResponseHead, own: bytes, secret: Secret | None, *, length: int, keep_alive: bool) -> bytes:
     """Head of an answer whose body is replaced: the upstream's status and harmless fields, a JSON body of ours."""
-    lines = [b"HTTP/1.1 %d %b" % (head.status, _REASONS[head.status]), *redacted_lines(head, secret)]
+    lines = [b"HTTP/1.1 %d %b" % (head.status, _REASONS.get(head.status, b"Error")), *redacted_lines(head, secret)]
     lines.append(b"content-type: application/json")
     lines.append(b"content-length: %d" % length)
     if not keep_alive:

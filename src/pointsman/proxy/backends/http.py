@@ -10,7 +10,7 @@ from pointsman.core.secret import Secret
 from pointsman.proxy.call import Call
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.upstream.exchange import Exchange, Patience, StaleConnection
-from pointsman.proxy.upstream.pool import Origin, OriginPool, Pool
+from pointsman.proxy.upstream.pool import ConnectionRefused, Origin, OriginPool, Pool
 from pointsman.routing.rewrite import RequestTemplate
 from pointsman.wire.json_model import Pieces, splice_model
 
@@ -94,6 +94,8 @@ class EngineLine:
     key: Secret
     cpu_seconds: Callable[[], float]
     """CPU time it has used; while that grows it is at work on the prompt, and worth waiting for."""
+    until_dead: Callable[[], Awaitable[None]]
+    """Returns when it has ended, or when it evidently will not."""
 
 
 class EngineBackend:
@@ -110,6 +112,14 @@ class EngineBackend:
     async def open(self, call: Call) -> Exchange:
         """Start the engine if need be, then call it."""
         line = await self._find_engine(call.candidate)
+        try:
+            return await self._open(call, line)
+        except ConnectionRefused:
+            # It is dying: its socket goes a moment before its process does. Nothing was sent.
+            await line.until_dead()
+        return await self._open(call, await self._find_engine(call.candidate))
+
+    async def _open(self, call: Call, line: EngineLine) -> Exchange:
         template = RequestTemplate(call.candidate, line.key.reveal(), "localhost")
         origin = self._pool.origin(Origin("engine", 0, unix_socket=line.socket_path))
         request = encode_call(call, template, self._limits)
