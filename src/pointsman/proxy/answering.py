@@ -3,14 +3,16 @@
 From the first byte that is written here there is no other answer any more (commit).
 """
 
+import asyncio
+import contextlib
+
 from pointsman.core.candidate import Candidate
 from pointsman.core.candidate_cache import CandidateCache
 from pointsman.core.limits import Limits
 from pointsman.events.record import Record
 from pointsman.proxy.call import Response
 from pointsman.proxy.client_connection import ClientConnection
-from pointsman.proxy.error_answer import read_whole
-from pointsman.proxy.relay import Relay
+from pointsman.proxy.relay import Collector, Relay
 from pointsman.wire.engine_error import engine_error_body
 from pointsman.wire.response import error_body, own_lines, own_lines_of_two, redacted_head
 
@@ -36,8 +38,8 @@ class Answering:
             record.detail = "the upstream refused the credential"
             return
         if candidate.endpoint.scheme == "gguf" and status >= 400:
-            whole = await read_whole(response, self.limits.error_body_seconds)
-            told = engine_error_body(record.protocol, status, whole.body, record.request_id)
+            body = await self._read_error(response)
+            told = engine_error_body(record.protocol, status, body, record.request_id)
             self._replace(told, response, candidate, client, record)
             return
         relay = self.commit(response, candidate, minor, client, record)
@@ -45,6 +47,14 @@ class Answering:
             self.ended(relay, await response.relay(relay), record)
         finally:
             self.note(response, relay, record)
+
+    async def _read_error(self, response: Response) -> bytes:
+        """Of our own engine's, what comes in time: its errors are a line long."""
+        collector = Collector()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.error_body_seconds):
+                await response.relay(collector)
+        return collector.value()
 
     def _replace(
         self, body: bytes, response: Response, candidate: Candidate, client: ClientConnection, record: Record
