@@ -108,6 +108,9 @@ class ChainWalk:
         """Answer the request. Raises NoProviderAvailable when nothing is left, and RequestRejected."""
         if self._chain.forwards_model:
             self._model = model_to_forward(request.body, self._chain)
+        # One for all attempts, and checked at once: what is malformed goes to nobody and takes no place of a quota.
+        call = Call(self._chain.all_members[0].candidate, self._record.protocol, request.head, path, request.body)
+        call.place_of_model(self._chains.answering.limits.json_keys)
         plan = self._chains.planned(self._chain, self._record.protocol)
         self._skipped += plan.skipped
         self._reasons += [f"{each.provider} {each.reason}" for each in plan.skipped]
@@ -116,7 +119,6 @@ class ChainWalk:
         try:
             with Deadline(self._chain.request_timeout_seconds) as patience:
                 for member, following in zip_longest(plan.attempts, plan.attempts[1:]):
-                    call = Call(member.candidate, self._record.protocol, request.head, path, request.body)
                     if await self._try(member, following, call, patience):
                         return
         except TimeoutError:
@@ -212,6 +214,7 @@ class ChainWalk:
             self._detail = str(error)
             return ErrorCategory.AUTH_ERROR, 0
         scheme = call.candidate.endpoint.scheme
+        call.keeps_model = False
         if self._model is not None and scheme in _FORWARDED_SCHEMES:
             call.candidate = self._chains.forwarded.candidate(call.candidate, self._model)
             call.keeps_model = True

@@ -12,7 +12,7 @@ from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.upstream.exchange import Exchange, Patience, StaleConnection
 from pointsman.proxy.upstream.pool import ConnectionRefused, Origin, OriginPool, Pool
 from pointsman.routing.rewrite import RequestTemplate
-from pointsman.wire.json_model import Pieces, splice_model
+from pointsman.wire.json_model import Pieces, with_model
 
 _WORKING_SHARE = 0.01
 """An engine that used less of a core than this was not reading a prompt, only waiting for work."""
@@ -60,9 +60,9 @@ def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> list[b
     if method == "GET" and not call.body:
         pieces: Pieces = ()
     else:
-        pieces = splice_model(call.body, template.model, limits.json_keys)
-        if call.keeps_model:  # it may be spelled with escapes
-            pieces = (call.body,)
+        place = call.place_of_model(limits.json_keys)
+        # A name that is kept may be spelled with escapes.
+        pieces = (call.body,) if call.keeps_model else with_model(call.body, place, template.model)
     return template.encode(method, call.path, call.head.values, pieces)
 
 
