@@ -221,7 +221,9 @@ def _category(entry: FileEntry) -> str:
     text, words = entry.text("category", 64).lower(), tuple(str(each) for each in ErrorCategory)
     if text not in words and (text or "category" not in entry):
         known = nearest(text, words)
-        reason = f"unknown {entry.spelling('category')}{shown(text)}" if text else "it has no category"
+        reason = (
+            f"unknown {entry.spelling('category')}{shown(text)}" if text else f"it has no {entry.spelling('category')}"
+        )
         entry.problem("category", reason, f"did you mean {known}?" if known else f"they are {', '.join(words)}")
     return text
 

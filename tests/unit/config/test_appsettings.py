@@ -168,6 +168,11 @@ def test_what_is_not_understood_is_a_warning(old: str, new: str, said: str, tmp_
         ('"Gemini"', '"GROQ"', ":15: provider GROQ: another provider has this name, in line 11; give each"),
         ('"Gemini"', '""', ":15: a provider: it has no name; add Name"),
         ('"openai_compatible"', '"Smoke"', ":15: provider Gemini: unknown Type smoke; the types are"),
+        (
+            '"InternalCategory": "RateLimit"',
+            '"Category": "RateLimit"',
+            ":13: provider Groq: a mapping: it has no InternalCat",
+        ),
         ('"RateLimit"', '"RateLimits"', ":13: provider Groq: a mapping: unknown InternalCategory rate_limits; did you"),
         ("m.gguf", "none.gguf", ":17: provider Local: ModelPath none.gguf: no such file; fetch the model"),
         ('"BaseUrl": "https://gemini.example/v1/", ', "", ":15: provider Gemini: it has no BaseUrl; add BaseUrl"),
