@@ -188,11 +188,19 @@ QUOTA_CELLS = (
     ChainCell("quota file read-only", "sqlite", _read_only),
     ChainCell("disk full under the counters", "sqlite", _disk_full),
     ChainCell("quota file locked by another process for 10 s", "sqlite", _locked),
-    ChainCell("gateway SIGKILLed 20 times while it counts", "sqlite", _killed, limit=_LIMIT, alone=True),
+    ChainCell("gateway SIGKILLed 20 times while it counts", "sqlite", _killed, limit=_LIMIT, alone=True, seconds=400),
     ChainCell(
-        "one of two gateways SIGKILLed 20 times while both count", "sqlite", _killed, _LIMIT, alone=True, gateways=2
+        "one of two gateways SIGKILLed 20 times while both count",
+        "sqlite",
+        _killed,
+        limit=_LIMIT,
+        alone=True,
+        gateways=2,
+        seconds=400,
     ),
     ChainCell("PostgreSQL stopped for 4 s under the counters", "postgresql", partial(_postgresql, "stopped")),
     ChainCell("PostgreSQL SIGKILLed under the counters", "postgresql", partial(_postgresql, "killed")),
-    ChainCell("gateway SIGKILLed 20 times, PostgreSQL counts", "postgresql", _killed, limit=_LIMIT, alone=True),
+    ChainCell(
+        "gateway SIGKILLed 20 times, PostgreSQL counts", "postgresql", _killed, limit=_LIMIT, alone=True, seconds=400
+    ),
 )

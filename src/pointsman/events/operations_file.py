@@ -55,6 +55,10 @@ class DailyFiles:
     def write(self, data: bytes) -> None:
         """Write whole lines, each into the file of its day. Raises LinesLost for those that could not be."""
         lost, reason = 0, ""
+        if not self._directory.is_dir():
+            # Somebody's clean-up took it. What holds it is not made: it may be a disk that is not there at present.
+            with contextlib.suppress(OSError):
+                self._directory.mkdir(mode=_DIRECTORY_MODE)
         for day, lines in groupby(data.splitlines(keepends=True), key=day_of_line):
             piece = b"".join(lines)
             try:

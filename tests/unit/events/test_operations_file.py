@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -123,6 +124,21 @@ def test_a_line_that_a_crash_cut_does_not_spoil_the_next(tmp_path: Path) -> None
     [whole, torn, following] = path.read_text().splitlines()
     assert torn == '{"ts":"2026-12-'
     assert [json.loads(each)["request_id"] for each in (whole, following)] == ["whole", "next"]
+
+
+def test_a_directory_that_was_removed_is_made_again_but_not_what_holds_it(tmp_path: Path) -> None:
+    directory = tmp_path / "disk" / "operations"
+    output, _ = files(directory)
+    output.prepare(NOVEMBER_30)
+    output.write(line(MIDNIGHT - 2, "a"))
+    shutil.rmtree(directory)
+    output.write(line(MIDNIGHT - 1, "b"))
+    assert ids(directory, NOVEMBER_30) == ["b"]
+    assert stat.S_IMODE(directory.stat().st_mode) & 0o027 == 0
+    shutil.rmtree(directory.parent)
+    output.write(line(MIDNIGHT - 1, "c"))
+    output.close()
+    assert not directory.parent.exists()
 
 
 def test_a_file_that_was_moved_away_is_made_anew(tmp_path: Path) -> None:
