@@ -33,6 +33,10 @@ def file_name(day: date) -> str:
     return f"operations-{day.isoformat()}.jsonl"
 
 
+class _StillTorn(OSError):
+    """The line that was cut could not be ended, so nothing may follow it yet."""
+
+
 class DailyFiles:
     """Where lines end, as a `LineOutput`: calls block and belong into a `LineWriter`'s thread.
 
@@ -48,9 +52,10 @@ class DailyFiles:
         self._newest = ""
 
     def prepare(self, day: date) -> None:
-        """Make the directory and open the file of `day`. Raises OSError."""
+        """Make the directory and open the file of `day`. Raises OSError; a full disk is no reason, as later."""
         self._directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-        self._file(day.isoformat())
+        with contextlib.suppress(_StillTorn):
+            self._file(day.isoformat())
 
     def write(self, data: bytes) -> None:
         """Write whole lines, each into the file of its day. Raises LinesLost for those that could not be."""
@@ -77,7 +82,11 @@ class DailyFiles:
         path = self._directory / file_name(date.fromisoformat(day))
         file = RotatingFile(str(path), most_bytes=0, keep=0, complain=self._complain)
         if _is_torn(path):
-            file.write(b"\n")  # what a crash or a full disk cut stays a line of its own
+            try:
+                file.write(b"\n")  # what a crash or a full disk cut stays a line of its own
+            except LinesLost as loss:
+                file.close()
+                raise _StillTorn(loss.reason) from None
         self._open[day] = file
         while len(self._open) > _MOST_OPEN:
             self._open.pop(min(self._open)).close()

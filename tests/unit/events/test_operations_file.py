@@ -184,6 +184,18 @@ def test_a_full_disk_loses_whole_lines_and_tells_how_many_where_they_are_missing
     assert any("File too large" in each for each in said)
 
 
+def test_a_disk_that_is_full_when_it_starts_with_a_line_that_was_cut_is_no_reason_to_end(tmp_path: Path) -> None:
+    path = tmp_path / file_name(DECEMBER_1)
+    path.write_bytes(b"{" * 2000)
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    torn, *lines = path.read_text().splitlines()
+    assert torn == "{" * 2000
+    events = [json.loads(each) for each in lines]
+    assert [(each["event"], each.get("count")) for each in events] == [("events_dropped", 50), ("infer_started", None)]
+    assert done.stdout.startswith("50|")
+
+
 def test_a_directory_that_cannot_be_made_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
