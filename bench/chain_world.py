@@ -26,6 +26,8 @@ CALLERS = 6
 _ANSWER_SECONDS = 0.003
 """So that some requests are always under way."""
 _PAUSE_SECONDS = 0.004
+_REFUSED_PAUSE_SECONDS = 0.1
+"""Or the small disk would soon be full of what the operation log tells of it."""
 _MUTE_SECONDS = 60.0
 _RECOVERY_SECONDS = 30.0
 _QUICK = 2.0
@@ -124,6 +126,7 @@ class ChainWorld:
     ) -> None:
         self.directory = directory
         self.server = server
+        self.limit = limit
         self.upstream = stack.enter_context(CountingProviders())
         self.secrets = directory / "secrets"
         self.secrets.mkdir(mode=0o700)
@@ -185,16 +188,17 @@ class ChainWorld:
         while not self._stop.is_set():
             with contextlib.suppress(OSError, http.client.HTTPException), ModelClient(port) as client:
                 while not self._stop.is_set():
-                    self._one(client)
-                    time.sleep(_PAUSE_SECONDS)
+                    is_served = self._one(client)
+                    time.sleep(_PAUSE_SECONDS if is_served else _REFUSED_PAUSE_SECONDS)
             time.sleep(0.02)
 
-    def _one(self, client: ModelClient) -> None:
+    def _one(self, client: ModelClient) -> bool:
         began, end = time.monotonic(), ""
         try:
             said = client.ask("fast")
             answer = said.json
             end = f"{said.status} {answer['by'] if said.status == 200 else answer['error']['code']}"
+            return said.status == 200
         except (OSError, http.client.HTTPException) as error:
             end = f"broken: {type(error).__name__}"
             raise
