@@ -62,6 +62,9 @@ class CountingDatabase(Protocol):
         Never raises.
         """
 
+    def join_crowd(self, asked: Asked) -> "asyncio.Future[DayCount | None] | None":
+        """The same together with others of this turn of the event loop; None: `count_at_once` is as good."""
+
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         """One of `quota_statements`, within PATIENCE_SECONDS."""
 
@@ -100,7 +103,10 @@ class SqlQuotaLedger:
             return None
         day = self._calendar.at(quota.reset_timezone, now)
         asked = (*key, day.name, day.ahead_name, minute_of(now), quota.daily_requests, quota.requests_per_minute, now)
-        count = self._database.count_at_once(asked) or await self._reserve(key, day.name, asked)
+        crowd = self._database.join_crowd(asked)
+        count = self._database.count_at_once(asked) if crowd is None else await self._in_crowd(crowd, key, day.name)
+        if count is None:
+            count = await self._reserve(key, day.name, asked)
         if self._trouble:
             self._trouble = ""
         if count is not None:
@@ -114,6 +120,15 @@ class SqlQuotaLedger:
             finally:
                 self._learning.discard(key)
         return None
+
+    async def _in_crowd(self, place: "asyncio.Future[DayCount | None]", key: QuotaKey, day: str) -> DayCount | None:
+        try:
+            return await place
+        except asyncio.CancelledError:
+            count = place.result() if place.done() and not place.cancelled() else None
+            if count is not None:
+                self._write_later(statements.RELEASE, _release_values(Reservation(key, day, count.minute)))
+            raise
 
     async def _reserve(self, key: QuotaKey, day: str, asked: Asked) -> DayCount | None:
         def give_up(rows: Rows | None) -> None:

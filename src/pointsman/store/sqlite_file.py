@@ -80,8 +80,8 @@ def _make(path: Path, page_bytes: int) -> None:
     try:
         with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA page_size = {page_bytes}")  # first: what writes a page settles it
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA page_size = {page_bytes}")
             # Stays in the file. Changed later, it would have to wait for every other connection.
             connection.execute("PRAGMA journal_mode = WAL")
         with contextlib.suppress(FileExistsError):
