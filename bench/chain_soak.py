@@ -146,9 +146,10 @@ async def soak(directory: Path, seed: int, clients: int, rounds: int, requests: 
     wrong += crowd.wrong + upstreams.wrong
     wrong += [line.strip() for line in gateway.lines if "internal error" in line or "Traceback" in line]
     injected = {name: count for name, count in upstreams.played.most_common() if name not in ("ok", "slow")}
+    agreed = "= /stats/live = usage rows" if not wrong else "by the providers"
     line = (
         f"{len(crowd.ends)} requests of {clients} clients at once: {dict(crowd.kinds.most_common())}; "
-        f"injected {injected}; successes {dict(upstreams.succeeded.most_common())} = /stats/live = usage rows; "
+        f"injected {injected}; successes {dict(upstreams.succeeded.most_common())} {agreed}; "
         f"{len(wrong)} wrong; {time.monotonic() - began:.0f} s, seed {seed}"
     )
     return wrong, line

@@ -5,7 +5,9 @@
 Real processes: gateways on SQLite and on PostgreSQL, `pointsman sandbox proxy`s that follow them, operators who keep
 changing providers and routes by the command line's own calls, and clients that keep sending requests. After each cell
 every acknowledged change must be there, route versions must be unique and have grown, no request may have met half of
-a record, and every sandbox must serve what is stored. Exit status 1 when anything was lost, wrong or too late.
+a record, and every sandbox must serve what is stored. Cells about chains have a world of their own: callers of a data
+listener, and providers that count. There no limit may be overrun, and no caller refused whom another provider could
+answer. Exit status 1 when anything was lost, wrong or too late.
 """
 
 import argparse

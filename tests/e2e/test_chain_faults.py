@@ -1,4 +1,4 @@
-"""The most telling cells of `make gateway-faults` about chains, small: no quota is overrun, nobody is let down."""
+"""The most telling cell of `make gateway-faults` about chains, small: a quota is not overrun by a gateway that dies."""
 
 import random
 from dataclasses import replace
