@@ -56,6 +56,8 @@ class _AdmittedModel(Admitted):
 
 def told_of(error: RouterError) -> str:
     """What a client of the data listener reads of an error."""
+    if isinstance(error, NoCompatibleRoute):
+        return f"{error.text}: nobody behind it speaks the API of this path; name another, GET /v1/models lists them"
     return error.told if isinstance(error, ListenerError | NoProviderAvailable) else error.text
 
 
