@@ -191,13 +191,17 @@ def test_with_every_provider_at_429_the_local_model_answers_and_says_so(
     gateway: ChainedGateway, client: openai.OpenAI, claude: anthropic.Anthropic
 ) -> None:
     limited = failure(429, "rate_limit_exceeded", Retry_After="600")
-    gateway.plays = {"first": limited, "second": limited}
+    gateway.plays = {"first": limited, "second": limited, "claude": limited}
+    with pytest.raises(anthropic.InternalServerError, match=NOBODY):
+        message(claude)
     with pytest.raises(openai.InternalServerError, match=NOBODY) as caught:
         chat(client.with_options(max_retries=0))
     assert caught.value.response.headers["retry-after"] in ("599", "600")
     before = gateway.calls()
     with pytest.raises(openai.InternalServerError):
         chat(client)  # with its own retries, which reach nobody
+    with pytest.raises(anthropic.InternalServerError, match=NOBODY):
+        message(claude)  # the SDK does not sleep until somebody has recovered
     raw = client.chat.completions.with_raw_response.create(
         model="safe", messages=GREET, max_tokens=4, tools=[WEATHER], timeout=100
     )
