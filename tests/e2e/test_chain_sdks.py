@@ -13,7 +13,9 @@ import openai
 import pytest
 
 from tests.support.chained_gateway import ChainedGateway, chained_gateway
+from tests.support.client_commands import run_client
 from tests.support.dialects import Cut, Reply, Say, ToolCall
+from tests.support.scripted_gateway import until
 from tests.support.scripted_model import Asked, Failure
 
 GREET: Any = [{"role": "user", "content": "Hello?"}]
@@ -185,19 +187,60 @@ def test_an_overloaded_provider_of_anthropics_is_an_sdks_503_with_a_time_to_come
     assert caught.value.response.headers["retry-after"] == "1"
 
 
+def test_a_key_that_may_not_and_one_that_was_revoked_are_told_apart_in_each_dialect(gateway: ChainedGateway) -> None:
+    process = gateway.process
+
+    def operate(*command: str) -> str:
+        done = run_client(process.url, *command, environ={"POINTSMAN_DATA_DIR": str(process.directory)})
+        assert done.exit_code == 0, done.output
+        return done.stdout.strip()
+
+    key = operate("key", "create", "trial", "--route", "fast")
+    with (
+        openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key) as client,
+        anthropic.Anthropic(base_url=gateway.url, api_key=key) as claude,
+    ):
+        assert chat(client) == "first says so"
+        assert [each.id for each in client.models.list()] == ["fast"]
+        with pytest.raises(openai.PermissionDeniedError, match="this key may not use the model 'safe'") as denied:
+            chat(client, "safe")
+        assert denied.value.code == "model_not_authorized"
+        with pytest.raises(anthropic.PermissionDeniedError, match="this key may not use the model 'mixed'"):
+            message(claude)
+        operate("key", "revoke", "trial")
+        until(lambda: is_refused(client))
+        with pytest.raises(openai.AuthenticationError, match="was revoked") as revoked:
+            chat(client)
+        assert revoked.value.code == "invalid_api_key"
+        with pytest.raises(anthropic.AuthenticationError, match="was revoked"):
+            message(claude)
+
+
+def is_refused(client: openai.OpenAI) -> bool:
+    try:
+        client.models.list()
+    except openai.AuthenticationError:
+        return True
+    return False
+
+
 # The last: from here on the first two are exhausted.
 @pytest.mark.timeout(120)
 def test_with_every_provider_at_429_the_local_model_answers_and_says_so(
     gateway: ChainedGateway, client: openai.OpenAI, claude: anthropic.Anthropic
 ) -> None:
     limited = failure(429, "rate_limit_exceeded", Retry_After="600")
-    gateway.plays = {"first": limited, "second": limited}
+    gateway.plays = {"first": limited, "second": limited, "claude": limited}
+    with pytest.raises(anthropic.InternalServerError, match=NOBODY):
+        message(claude)
     with pytest.raises(openai.InternalServerError, match=NOBODY) as caught:
         chat(client.with_options(max_retries=0))
     assert caught.value.response.headers["retry-after"] in ("599", "600")
     before = gateway.calls()
     with pytest.raises(openai.InternalServerError):
         chat(client)  # with its own retries, which reach nobody
+    with pytest.raises(anthropic.InternalServerError, match=NOBODY):
+        message(claude)  # the SDK does not sleep until somebody has recovered
     raw = client.chat.completions.with_raw_response.create(
         model="safe", messages=GREET, max_tokens=4, tools=[WEATHER], timeout=100
     )

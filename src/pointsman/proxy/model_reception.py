@@ -31,6 +31,10 @@ from pointsman.wire.request import RequestHead
 from pointsman.wire.response import json_answer, own_lines
 
 _HOP = HOP_FIELD.encode("ascii")
+_LONGEST_WAIT = 60
+"""Seconds that a library should sleep before it tries again by itself. Anthropic's Python library (2.14) sleeps as long
+as Retry-After says, hours if it must, and its program seems to hang; OpenAI's older ones leave anything above this out.
+"""
 _LONGEST_TOLD = 64
 """Characters of a model's name that are repeated to whoever sent it."""
 
@@ -150,7 +154,10 @@ class Models:
         """The dialect's own error object."""
         own, message = own_lines(request_id, attempts), told_of(error)
         if isinstance(error, NoProviderAvailable) and error.retry_after_seconds is not None:
-            own += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after_seconds))
+            wait = max(1, ceil(error.retry_after_seconds))
+            own += b"retry-after: %d\r\n" % wait
+            if wait > _LONGEST_WAIT:
+                own += b"x-should-retry: false\r\n"  # not a standard's, but both vendors' libraries obey it
         if protocol == P.MESSAGES:
             body = anthropic_error_body(error.status, message, request_id)
         else:
