@@ -183,6 +183,7 @@ class Loop:
         began = time.thread_time()
         for _ in range(_ROUND):
             await dispatcher.serve(dispatcher.admit(request.head), request, client)
+            await asyncio.sleep(0)  # each in a turn of its own, as alone as can be
         self._flush()
         self.best = min(self.best, (time.thread_time() - began) / _ROUND * 1e6)
 
