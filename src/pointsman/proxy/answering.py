@@ -14,7 +14,7 @@ from pointsman.proxy.call import Response
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.relay import Collector, Relay
 from pointsman.wire.engine_error import engine_error_body
-from pointsman.wire.response import error_body, own_lines, own_lines_of_two, redacted_head
+from pointsman.wire.response import error_body, header_text, own_lines, own_lines_of_two, redacted_head
 
 REPLACED_BODIES = {401: error_body("unauthorized"), 403: error_body("forbidden")}
 """Providers echo pieces of keys in these (DESIGN 6.2)."""
@@ -105,12 +105,6 @@ class Answering:
 
 
 def _candidate_lines(candidate: Candidate) -> bytes:
-    lines = f"x-pointsman-route: {_safe(candidate.route)}\r\nx-pointsman-model: {_safe(candidate.model)}\r\n"
-    if candidate.endpoint.scheme == "mock":
-        lines += "x-pointsman-mock: true\r\n"
-    return lines.encode("ascii")
-
-
-def _safe(text: str) -> str:
-    """A name as a header value: anything but visible ASCII and spaces is escaped."""
-    return "".join(c if " " <= c <= "~" else f"\\u{ord(c):04x}" for c in text)
+    route, model = header_text(candidate.route), header_text(candidate.model)
+    lines = b"x-pointsman-route: %b\r\nx-pointsman-model: %b\r\n" % (route, model)
+    return lines + b"x-pointsman-mock: true\r\n" if candidate.endpoint.scheme == "mock" else lines

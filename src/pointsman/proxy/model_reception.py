@@ -149,10 +149,10 @@ class Models:
         return self._access().accounts.get(account, NO_MODELS)
 
     def error_answer(
-        self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool
+        self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool, route: str = ""
     ) -> bytes:
         """The dialect's own error object."""
-        own, message = own_lines(request_id, attempts), told_of(error)
+        own, message = own_lines(request_id, attempts, route), told_of(error)
         if isinstance(error, NoProviderAvailable) and error.retry_after_seconds is not None:
             wait = max(1, ceil(error.retry_after_seconds))
             own += b"retry-after: %d\r\n" % wait

@@ -323,9 +323,15 @@ def json_answer(status: int, body: bytes, own: bytes, *, keep_alive: bool) -> by
     )
 
 
-def own_lines(request_id: str, attempts: int) -> bytes:
-    """The header lines that every response of ours has."""
-    return b"x-pointsman-request-id: %b\r\nx-pointsman-attempts: %d\r\n" % (request_id.encode("ascii"), attempts)
+def own_lines(request_id: str, attempts: int, route: str = "") -> bytes:
+    """The header lines that every response of ours has; with the route, where one is known."""
+    lines = b"x-pointsman-request-id: %b\r\nx-pointsman-attempts: %d\r\n" % (request_id.encode("ascii"), attempts)
+    return lines + b"x-pointsman-route: %b\r\n" % header_text(route) if route else lines
+
+
+def header_text(name: str) -> bytes:
+    """A name as a header value: anything but visible ASCII and spaces is escaped."""
+    return "".join(c if " " <= c <= "~" else f"\\u{ord(c):04x}" for c in name).encode("ascii")
 
 
 def error_event(protocol: str, reason: str) -> bytes:
