@@ -138,7 +138,7 @@ def test_a_dialect_that_the_route_does_not_speak_is_400(data: DataDoor, upstream
         post(client, b'{"model":"claude"}')
         answer = client.answer()
         assert answer.status == 400
-        assert b"speaks the API of this path; name another, GET /v1/models lists them" in answer.body
+        assert b"requests are not translated; it speaks anthropic_messages" in answer.body
     assert upstream.saw_nothing()
 
 

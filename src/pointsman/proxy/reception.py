@@ -41,7 +41,7 @@ class Reception(Protocol):
     def error_answer(
         self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool, route: str = ""
     ) -> bytes:
-        """A whole response that tells a client of an error; `protocol` and `route` are empty where nobody knows them."""
+        """A whole response that tells a client of an error; `protocol` and `route` are empty where unknown."""
 
 
 class _AdmittedToTheDoor(Admitted):

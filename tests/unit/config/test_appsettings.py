@@ -12,6 +12,8 @@ from pointsman.config.appsettings import read_appsettings
 from pointsman.config.problems import SettingsError
 from pointsman.config.settings import Settings, load_settings
 from pointsman.core.route import RouteCandidate
+from pointsman.routing.members import member_of
+from pointsman.routing.rewrite import base_path
 
 HOME = {"HOME": "/home/op"}
 FILE = "appsettings.json"
@@ -101,6 +103,13 @@ def test_models_are_hidden_or_forwarded_as_the_file_says(text: str, forwards: bo
         section = section.replace('"BaseUrl"', '"Model": "m", "BaseUrl"')
     (route,) = load(tmp_path, section).records.routes
     assert route.forwards_model is forwards
+
+
+def test_a_base_url_is_followed_by_chat_completions_at_once(tmp_path: Path) -> None:
+    text = SHIPPED.replace("https://gemini.example/v1/", "https://models.example")
+    groq, gemini = (member_of(each, "") for each in load(tmp_path, text).records.providers[:2])
+    assert base_path(groq.candidate).join("/v1/chat/completions") == "/openai/v1/chat/completions"
+    assert base_path(gemini.candidate).join("/v1/chat/completions") == "/chat/completions"
 
 
 def test_hidden_models_need_a_model_of_each_provider(tmp_path: Path) -> None:
