@@ -26,7 +26,7 @@ DOCUMENT_PATH = f"{BASE}/openapi.json"
 
 
 class DocumentEndpoint:
-    """The OpenAPI document, made when it is first asked for: that takes as long as a third of a gateway's start."""
+    """The OpenAPI document, made when it is first asked for: it costs much, and most gateways are never asked."""
 
     def __init__(self, api: FastAPI, version: str) -> None:
         self._api = api
