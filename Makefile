@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 FUZZ_SECONDS ?= 60
 TEST_PROCESSES ?= 2
 
-.PHONY: default setup demo check test acceptance-agents bench bench-chains quota-exactness bench-gateway gateway-faults rotation soak fuzz corpus docs proto fix lock clean help
+.PHONY: default setup demo check test acceptance-agents bench bench-chains quota-exactness chain-soak bench-gateway gateway-faults rotation soak fuzz corpus docs proto fix lock clean help
 
 default: check test
 
@@ -44,6 +44,9 @@ bench-chains: setup  ## CPU time of chains beside a direct route, with quotas on
 
 quota-exactness: setup  ## 100 runs of 10 N requests on N places, one gateway and two, SQLite and PostgreSQL
 	$(BIN)/python bench/quota_exactness.py
+
+chain-soak: setup  ## 200 requests at once through chains whose providers fail: no answer mixed, every count equal
+	$(BIN)/python bench/chain_soak.py
 
 bench-gateway: setup  ## bundle fetches, and a thousand sandboxes that poll, beside a bare gRPC server
 	$(BIN)/python bench/control_plane.py

@@ -116,11 +116,12 @@ def gateway(directory: Path, cells: list[Cell], upstream_port: int, url: str) ->
     command += ["--database-url", url] if url else []
     with started(command, PROXY_CORE, log) as process:
         wait_for_line(process, b"pointsman: ready ", log)
-        _direct_route(f"127.0.0.1:{ports['grpc']}", directory / "data", upstream_port)
+        direct_route(f"127.0.0.1:{ports['grpc']}", directory / "data", upstream_port)
         yield process.pid, ports["data"]
 
 
-def _direct_route(address: str, data: Path, upstream_port: int) -> None:
+def direct_route(address: str, data: Path, upstream_port: int) -> None:
+    """A direct route by a record of its own, in use when it returns."""
     record = datamodel_pb2.Provider(
         name="direct",
         type="openai",

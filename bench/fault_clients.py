@@ -80,7 +80,7 @@ class FaultClient:
     async def _stay(self, cell: Cell, nonce: str) -> str:
         reader, writer = await self._take(cell.door)
         writer.write(_request(cell, nonce))
-        answer = await _read_answer(reader)
+        answer = await read_answer(reader)
         if answer.complete and answer.fields.get("connection") != "close":
             self._kept[cell.door] = reader, writer, time.monotonic()
         else:
@@ -130,7 +130,8 @@ async def _read_to_end(reader: asyncio.StreamReader) -> None:
         pass
 
 
-async def _read_answer(reader: asyncio.StreamReader) -> Answer:
+async def read_answer(reader: asyncio.StreamReader) -> Answer:
+    """Its head and its body, as far as that came."""
     lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     fields = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
     status, nonce = int(lines[0].split()[1]), fields.get("x-nonce", "")

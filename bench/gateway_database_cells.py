@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import grpc
-from bench.gateway_cells import Cell, NotHere, Options, refusal
+from bench.gateway_cells import Cell, NotHere, Options, refusal, start_again
 from bench.gateway_world import POLL_SECONDS, Seen, World
 from bench.operators import held
 
@@ -222,20 +222,8 @@ def _while_postgresql(world: World, act: Callable[[], object]) -> Seen:
     time.sleep(5)
     seen = Seen(0.0, operators=[f"status: {_health(world)}"])
     seen.mended = time.monotonic()
-    _start_postgresql(world)
+    start_again(world.server)
     return seen
-
-
-def _start_postgresql(world: World) -> None:
-    """After a SIGKILL its orphans may hold on for a moment."""
-    assert world.server is not None
-    for _ in range(20):
-        try:
-            return world.server.start()
-        except AssertionError:
-            world.server.log.clear()
-            time.sleep(0.3)
-    raise TimeoutError("PostgreSQL does not start again")
 
 
 def _postgresql_ended(how: signal.Signals, world: World, options: Options) -> Seen:
@@ -247,7 +235,7 @@ def postgresql_restarted(world: World, options: Options) -> Seen:
     assert world.server is not None
     world.server.stop()
     seen = Seen(time.monotonic())
-    _start_postgresql(world)
+    start_again(world.server)
     return seen
 
 
@@ -271,7 +259,7 @@ def _postgresql_missing(world: World, options: Options) -> Seen:
     world.server.stop()
     seen.operators.append(f"at the start: {refusal(gateway, seen)}")
     seen.mended = time.monotonic()
-    _start_postgresql(world)
+    start_again(world.server)
     gateway.start()
     return seen
 

@@ -5,7 +5,9 @@
 Real processes: gateways on SQLite and on PostgreSQL, `pointsman sandbox proxy`s that follow them, operators who keep
 changing providers and routes by the command line's own calls, and clients that keep sending requests. After each cell
 every acknowledged change must be there, route versions must be unique and have grown, no request may have met half of
-a record, and every sandbox must serve what is stored. Exit status 1 when anything was lost, wrong or too late.
+a record, and every sandbox must serve what is stored. Cells about chains have a world of their own: callers of a data
+listener, and providers that count. There no limit may be overrun, and no caller refused whom another provider could
+answer. Exit status 1 when anything was lost, wrong or too late.
 """
 
 import argparse
@@ -27,11 +29,14 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from bench.gateway_cells import Cell, NotHere, Options
+from bench.chain_world import ChainWorld
+from bench.gateway_cells import Cell, ChainCell, NotHere, Options, start_again
+from bench.gateway_chain_cells import CHAIN_CELLS
 from bench.gateway_database_cells import DATABASE_CELLS, POSTGRESQL_CELLS, data_directory
 from bench.gateway_process_cells import PROCESS_CELLS
+from bench.gateway_quota_cells import QUOTA_CELLS
 from bench.gateway_world import Mark, World
-from tests.support.databases import postgres_server
+from tests.support.databases import PostgresServer, postgres_server
 
 _MOST_TEXTS = 3
 _WIDTH = 118
@@ -110,6 +115,31 @@ def run_cell(cell: Cell, world: World, options: Options) -> Row:
     return row
 
 
+def run_chain_cell(cell: ChainCell, options: Options, server: PostgresServer | None = None) -> Row:
+    """Break it, mend it, look, in a world of its own."""
+    row, began = Row(cell.name), time.monotonic()
+    directory = Path(tempfile.mkdtemp(prefix="pointsman-faults-"))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        data_directory(directory / "data", stack)
+        world = ChainWorld(directory, stack, limit=cell.limit, alone=cell.alone, gateways=cell.gateways, server=server)
+        try:
+            with bounded(cell.seconds):
+                seen = cell.act(world, options)
+            row.recovered = world.recovered_at - seen.mended if world.recovered_at else 0.0
+            row.operators += [_shortened(text, world) for text in seen.operators]
+            row.sandboxes += [_shortened(text, world) for text in seen.sandboxes]
+            row.wrong += seen.wrong
+        except NotHere as error:
+            row.skipped = str(error)
+        except Exception as error:  # whatever it was, the other cells are run
+            row.wrong.append(f"{type(error).__name__}: {error}")
+            row.operators += [_shortened(text, world) for text in world.said()[-5:]]
+        row.wrong += [line for line in world.said() if "internal error" in line or "Traceback" in line]
+    row.took = time.monotonic() - began
+    return row
+
+
 def _fill(row: Row, world: World, mark: Mark, allowed: Sequence[str]) -> None:
     told = Counter(
         f"{each.code}: {_shortened(each.text, world)}" for each in world.ledger[mark.attempts :] if each.code != "OK"
@@ -126,7 +156,7 @@ def _fill(row: Row, world: World, mark: Mark, allowed: Sequence[str]) -> None:
     row.sandboxes += [f"{text} (×{count})" for text, count in news.most_common(_MOST_TEXTS)]
 
 
-def _shortened(text: str, world: World) -> str:
+def _shortened(text: str, world: World | ChainWorld) -> str:
     text = text.replace(str(world.directory), "DIR").strip()
     return re.sub(r"127\.0\.0\.1:\d+", "HOST:PORT", text)
 
@@ -168,6 +198,20 @@ def run(cells: Sequence[Cell], options: Options) -> list[Row]:
     return rows
 
 
+def run_chains(cells: Sequence[ChainCell], options: Options) -> list[Row]:
+    """All of them, and print."""
+    rows = []
+    with ExitStack() as stack:
+        needs_server = any(cell.world == "postgresql" for cell in cells)
+        server = stack.enter_context(postgres_server()) if needs_server else None
+        for cell in cells:
+            if server is not None and not server.is_running:
+                start_again(server)
+            rows.append(run_chain_cell(cell, options, server if cell.world == "postgresql" else None))
+            print(rows[-1].text(), flush=True)
+    return rows
+
+
 def main() -> int:
     """Read the options."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -177,13 +221,17 @@ def main() -> int:
     parser.add_argument("--list", action="store_true")
     chosen = parser.parse_args()
     cells = [*PROCESS_CELLS, *DATABASE_CELLS, *POSTGRESQL_CELLS]
-    cells = [cell for cell in cells if not chosen.cell or any(words in cell.name for words in chosen.cell)]
+    chains = [*QUOTA_CELLS, *CHAIN_CELLS]
+    if chosen.cell:
+        cells = [cell for cell in cells if any(words in cell.name for words in chosen.cell)]
+        chains = [cell for cell in chains if any(words in cell.name for words in chosen.cell)]
     if chosen.list:
-        print("\n".join(cell.name for cell in cells))
+        print("\n".join([*(cell.name for cell in cells), *(cell.name for cell in chains)]))
         return 0
     began = time.monotonic()
     print(f"gateway faults: seed {chosen.seed}", flush=True)
-    rows = run(cells, Options(random.Random(chosen.seed), chosen.kills))
+    options = Options(random.Random(chosen.seed), chosen.kills)
+    rows = [*run(cells, options), *run_chains(chains, options)]
     print("\n| broken | operators saw | sandboxes saw | recovered after | lost or wrong |\n|---|---|---|---|---|")
     print("\n".join(row.line() for row in rows))
     wrong = sum(bool(row.wrong) for row in rows)

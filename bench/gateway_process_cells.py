@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from bench.gateway_cells import Cell, NotHere, Options
+from bench.gateway_cells import Cell, Options, fake_clock
 from bench.gateway_world import POLL_SECONDS, Seen, World
 from bench.operators import held, record_message
 from bench.polling_crowd import PollingCrowd
@@ -130,15 +130,10 @@ def _few_descriptors(world: World, options: Options) -> Seen:
 
 def _clock(world: World, options: Options) -> Seen:
     """The wall clock of the gateway jumps a day ahead, two back, and home."""
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-    if library is None:
-        raise NotHere("libfaketime is not installed; apt-get install faketime")
-    clock = world.directory / "clock"
-    clock.write_text("+0\n")
+    clock, environ = fake_clock(world.directory)
     world.new_token("hourly", lifetime_seconds=3600)
-    environ = {"LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1"}
     world.gateway.end()
-    world.gateway.start({**environ, "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
+    world.gateway.start(environ)
     seen = Seen(0.0)
     try:
         valid = [_valid_tokens(world)]

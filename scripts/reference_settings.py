@@ -77,7 +77,7 @@ routes:
 |---|---|
 | `name` | Letters, digits, `.`, `_` and `-`. Unique, whatever the case. |
 | `type` | {types}. |
-| `base_url` | `https://host/v1` or `http://host:port/v1`. `openai_compatible` needs one. |
+| `base_url` | `https://host/v1`. `openai_compatible` needs one; a path that names a version is kept as it is. |
 | `model` | What the provider calls it. A candidate may name another. |
 | `model_path` | Of `local_gguf`: the model's file. It must exist, unless the gateway starts with `--allow-degraded`. |
 | `daily_request_limit`, `requests_per_minute` | Whole numbers; 0, the default, is no limit. |

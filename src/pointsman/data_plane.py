@@ -28,7 +28,7 @@ class LocalEngines:
             address = await engine.address()
         except EngineUnavailable as error:
             raise UpstreamUnavailable(str(error)) from None
-        return EngineLine(address.socket_path, address.key, engine.cpu_seconds)
+        return EngineLine(address.socket_path, address.key, engine.cpu_seconds, engine.until_dead)
 
     def states(self) -> dict[str, str]:
         """What each engine that was asked for is doing (`engine.supervisor.EngineState`), by the path of its model."""

@@ -33,6 +33,8 @@ class Agent:
     """Variables of the sandbox that are taken away, to see what they prevent."""
     real_model: bool = False
     """Answered by llama.cpp; there is no file to write, only an answer to give."""
+    chained: bool = False
+    """Behind a gateway's chain whose first provider fails."""
 
     def argv(self, directory: Path) -> list[str]:
         """The command to run in the sandbox."""
@@ -42,20 +44,24 @@ class Agent:
 
 _CLAUDE = Agent("claude-code", "npm/node_modules/.bin/claude", ("-p", TASK, "--permission-mode", "acceptEdits"))
 _OPENCODE = Agent("opencode", "npm/node_modules/.bin/opencode", ("run", TASK))
-_CODEX = ("exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "-c", "model_provider=lmstudio")
+_CODEX_OPTIONS = ("exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "-c", "model_provider=lmstudio")
 _AIDER = ("--no-git", "--yes-always", "--model", "openai/scripted-model", "--message", TASK, FILE)
+_CODEX = Agent("codex", "npm/node_modules/.bin/codex", (*_CODEX_OPTIONS, "-m", "scripted-model", TASK))
+_OPENCODE_CHAT = replace(_OPENCODE, name="opencode, chat", arguments=("run", "-m", "inference-local/default", TASK))
+_LLM = Agent("llm", "llm/bin/llm", ("-m", "gpt-4o-mini", "--functions", WRITE_FUNCTION, TASK))
 
 AGENTS = (
     _CLAUDE,
     Agent(
         "claude-code, chatty", _CLAUDE.program, _CLAUDE.arguments, unset=("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",)
     ),
-    Agent("codex", "npm/node_modules/.bin/codex", (*_CODEX, "-m", "scripted-model", TASK)),
+    _CODEX,
     _OPENCODE,
     replace(_OPENCODE, name="opencode, responses", arguments=("run", "-m", "openai/gpt-5.2", TASK)),
-    replace(_OPENCODE, name="opencode, chat", arguments=("run", "-m", "inference-local/default", TASK)),
+    _OPENCODE_CHAT,
     replace(_OPENCODE, name="opencode, chatty", unset=("OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE")),
-    Agent("llm", "llm/bin/llm", ("-m", "gpt-4o-mini", "--functions", WRITE_FUNCTION, TASK)),
+    _LLM,
     Agent("llm, real model", "llm/bin/llm", ("-m", "gpt-4o-mini", "Name one colour of the sky."), real_model=True),
     Agent("aider", "aider/bin/aider", _AIDER),
+    *(replace(each, name=f"{each.name}, chain", chained=True) for each in (_CLAUDE, _CODEX, _OPENCODE_CHAT, _LLM)),
 )

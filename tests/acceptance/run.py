@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.acceptance.agents import AGENTS, CONTENT, DONE, FILE, Agent
+from tests.acceptance.chained import chain
 from tests.acceptance.install import ROOT, install
 from tests.acceptance.script import decide_in
 from tests.support.clients import node
@@ -76,13 +77,24 @@ def denied(events: Path) -> Counter[str]:
     return found
 
 
-def start(agent: Agent, directory: Path, routes: str, where: Path, events: Path) -> "subprocess.CompletedProcess[str]":
-    """Run the agent in a sandbox; nothing is told to it but its arguments."""
+@contextlib.contextmanager
+def routes_option(routes: str, events: Path) -> Iterator[list[str]]:
+    """What tells the sandbox its routes, while they are there."""
     routes_file = events.with_suffix(".yaml")
     routes_file.write_text(routes)
     routes_file.chmod(0o600)
+    try:
+        yield ["--inference-routes", str(routes_file)]
+    finally:
+        routes_file.unlink()
+
+
+def start(
+    agent: Agent, directory: Path, options: list[str], where: Path, events: Path
+) -> "subprocess.CompletedProcess[str]":
+    """Run the agent in a sandbox; nothing is told to it but its arguments."""
     node_directory = str(Path(node("node24")).parent)
-    command = [POINTSMAN, "sandbox", "run", "--inference-routes", str(routes_file), "--ocsf-log", str(events)]
+    command = [POINTSMAN, "sandbox", "run", *options, "--ocsf-log", str(events)]
     for shown in (str(directory), node_directory):
         command += ["--expose", shown]
     try:
@@ -100,8 +112,6 @@ def start(agent: Agent, directory: Path, routes: str, where: Path, events: Path)
     except subprocess.TimeoutExpired as error:
         text = (error.stdout or b"").decode(errors="replace")
         return subprocess.CompletedProcess(agent.argv(directory), -1, f"{text}\n[not finished in {SECONDS} s]", None)
-    finally:
-        routes_file.unlink()
 
 
 def complaints(where: Path, finished: "subprocess.CompletedProcess[str]", asked: list[Asked]) -> Iterator[str]:
@@ -113,8 +123,22 @@ def complaints(where: Path, finished: "subprocess.CompletedProcess[str]", asked:
         yield f"{FILE} was not written"
     if DONE not in finished.stdout:
         yield "the model's last word is not in the transcript"
-    if {each.fields.get("authorization", each.fields.get("x-api-key")) for each in asked} != {f"Bearer {KEY}"}:
+    sent = {(each.fields.get("authorization"), each.fields.get("x-api-key")) for each in asked}
+    if not sent or sent - {(f"Bearer {KEY}", None), (None, KEY)}:
         yield "another key than the route's reached the upstream"
+
+
+def scripted(
+    agent: Agent, directory: Path, model: ScriptedModel, where: Path, events: Path
+) -> "tuple[subprocess.CompletedProcess[str], tuple[str, ...]]":
+    """Run it against the scripted model, by itself or as the second of a chain; how it went, and what was wrong."""
+    if agent.chained:
+        with chain(model, KEY) as made:
+            finished = start(agent, directory, made.options, where, events)
+            return finished, (*complaints(where, finished, model.calls), *made.complaints(len(model.calls)))
+    with routes_option(_SCRIPTED.format(url=model.url, key=KEY), events) as options:
+        finished = start(agent, directory, options, where, events)
+    return finished, tuple(complaints(where, finished, model.requests))
 
 
 def attempt(agent: Agent, directory: Path) -> Result:
@@ -126,19 +150,19 @@ def attempt(agent: Agent, directory: Path) -> Result:
     started = time.monotonic()
     with workspace() as where:
         if agent.real_model:
-            finished = start(agent, directory, _REAL.format(path=model_path()), where, events)
+            with routes_option(_REAL.format(path=model_path()), events) as options:
+                finished = start(agent, directory, options, where, events)
             requests = "1 real"
             wrong: tuple[str, ...] = (
                 () if finished.returncode == 0 and "infer_completed" in finished.stdout else ("no answer",)
             )
         else:
             with ScriptedModel(decide_in(where)) as model:
-                finished = start(agent, directory, _SCRIPTED.format(url=model.url, key=KEY), where, events)
+                finished, wrong = scripted(agent, directory, model, where, events)
                 requests = ", ".join(
                     f"{count} {path.removeprefix('/v1/')}"
                     for path, count in Counter(each.path for each in model.requests).items()
                 )
-                wrong = tuple(complaints(where, finished, model.requests))
     (OUTPUT / f"{name}.transcript.txt").write_text(finished.stdout)
     number = re.search(r"\d+\.\d+\.\d+|\d+\.\d+", version.stdout)
     seconds = time.monotonic() - started

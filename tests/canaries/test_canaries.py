@@ -26,7 +26,7 @@ pytestmark = pytest.mark.alone
 BOTH = Finder({"key": KEY, "token": TOKEN, "prompt": PROMPT})
 ONLY_KEY = Finder({"key": KEY, "token": TOKEN})
 NOT_TOKEN = Finder({"key": KEY, "prompt": PROMPT})
-PLANTED = (".yaml", ".yml", ".token")
+PLANTED = (".yaml", ".yml", ".token", "_api_key")
 HOLDS_ITS_TOKEN = "runner.json"
 """The one file in which a runner keeps its own token."""
 FIELDS = f"X-Prompt: {PROMPT}\r\nAuthorization: Bearer {KEY}\r\nCookie: {KEY}\r\n".encode()
@@ -111,7 +111,7 @@ def test_no_file_holds_a_canary(tmp_path_factory: pytest.TempPathFactory) -> Non
     found = {
         f"{path}: {what}"
         for path in files
-        if path.suffix not in PLANTED and path.stat().st_size < 1 << 26
+        if not path.name.endswith(PLANTED) and path.stat().st_size < 1 << 26
         for what in (NOT_TOKEN if path.name == HOLDS_ITS_TOKEN else BOTH).find(path.read_bytes())
     }
     assert files

@@ -178,6 +178,7 @@ def test_when_nothing_is_left_the_client_is_told_when_to_come_back(two: ChainDoo
     assert (answer.status, error["code"], error["type"]) == (503, "no_provider_available", "server_error")
     assert answer.value(b"retry-after") in (b"19", b"20")
     assert answer.value(b"x-pointsman-attempts") == b"2"
+    assert answer.value(b"x-pointsman-route") == b"fast"
     two.ask()
     assert two.answer().value(b"x-pointsman-attempts") == b"0"
     assert two.used() == [0, 0]

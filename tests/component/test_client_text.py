@@ -27,7 +27,7 @@ BROKEN = control_pb2.Route(
     model="tiny\x1b[2J",
     timeout_secs=90,
     version=4,
-    problem="provider gone is not there",
+    problem="gone is not there",
 )
 CHAIN = control_pb2.Route(
     name="all-day",
@@ -140,9 +140,9 @@ Gateway:
 
 Routes:
 
-  NAME             KIND    PROVIDER  MODEL        TIMEOUT        VERSION  PROBLEM
-  inference.local  direct  work      gpt          60s (default)  3        -
-  fast             direct  gone      tiny\\x1b[2J  90s            4        provider gone is not there
+  NAME             KIND    PROVIDER  MODEL        TIMEOUT        VERSION  SOURCE  PROBLEM
+  inference.local  direct  work      gpt          60s (default)  3        store   -
+  fast             direct  gone      tiny\\x1b[2J  90s            4        store   gone is not there
 """,
     "provider create --name work --type openai --credential A=b": "Created provider work\n",
     "provider get work": """\
@@ -155,9 +155,9 @@ Provider:
   Config: OPENAI_BASE_URL=https://models.example/v1
 """,
     "provider list": """\
-NAME    TYPE       CREDENTIAL_KEYS  CONFIG_KEYS
-claude  anthropic  2                0
-work    openai     1                1
+NAME    TYPE       CREDENTIAL_KEYS  CONFIG_KEYS  SOURCE
+claude  anthropic  2                0            store
+work    openai     1                1            store
 """,
     "provider list --names": "claude\nwork\n",
     "provider list --offset 2": "No more providers\n",
@@ -223,7 +223,7 @@ Route fast:
   Model: tiny\\x1b[2J
   Version: 4
   Timeout: 90s
-  Problem: provider gone is not there
+  Problem: gone is not there
 """,
     "route create all-day --candidate groq --candidate work=gpt --no-verify": """\
 Route all-day created:
@@ -234,7 +234,6 @@ Route all-day created:
   Fallback: none
   Version: 1
   Request timeout: 300s (default)
-  Timeout: 60s (default)
 """,
     "inference set --route all-day --no-verify": """\
 Gateway inference configured:
@@ -251,7 +250,6 @@ Route all-day:
   Fallback: local
   Version: 2
   Request timeout: 90s
-  Timeout: 60s (default)
 """,
     "route update all-day --candidate work --fallback local --no-verify": """\
 Route all-day updated:
@@ -262,13 +260,12 @@ Route all-day updated:
   Fallback: local
   Version: 1
   Request timeout: 300s (default)
-  Timeout: 60s (default)
 """,
     "route list": """\
-NAME             KIND    PROVIDER                  MODEL        TIMEOUT        VERSION  PROBLEM
-fast             direct  gone                      tiny\\x1b[2J  90s            4        provider gone is not there
-all-day          chain   groq,work=gpt,then local  -            60s (default)  2        -
-inference.local  direct  work                      gpt          60s (default)  3        -
+NAME             KIND    PROVIDER                  MODEL        TIMEOUT        VERSION  SOURCE  PROBLEM
+fast             direct  gone                      tiny\\x1b[2J  90s            4        store   gone is not there
+all-day          chain   groq,work=gpt,then local  -            90s            2        store   -
+inference.local  direct  work                      gpt          60s (default)  3        store   -
 """,
     "route update fast --timeout 0 --no-verify": """\
 Route fast updated:
@@ -315,25 +312,29 @@ def test_every_command_says_the_same_as_json_without_a_credential(gateway: Scrip
     assert KEY not in result.output
 
 
+MAIN_ROUTE = {
+    "name": "inference.local",
+    "kind": "direct",
+    "provider_name": "work",
+    "model": "gpt",
+    "timeout_seconds": 0,
+    "candidates": [],
+    "strategy": "",
+    "fallback": "",
+    "request_timeout_seconds": 0,
+    "target": "",
+    "via_gateway": False,
+    "from_file": False,
+    "version": 3,
+    "problem": None,
+}
+
+
 def test_the_fields_of_json_are_these(gateway: ScriptedControl) -> None:
     def document(command: str) -> object:
         return json.loads(run_client(gateway.url, *command.split(), "-o", "json").stdout)
 
-    main = {
-        "name": "inference.local",
-        "kind": "direct",
-        "provider_name": "work",
-        "model": "gpt",
-        "timeout_seconds": 0,
-        "candidates": [],
-        "strategy": "",
-        "fallback": "",
-        "request_timeout_seconds": 0,
-        "target": "",
-        "via_gateway": False,
-        "version": 3,
-        "problem": None,
-    }
+    main = MAIN_ROUTE
     assert document("inference get") == {"inference.local": main, "sandbox-system": None}
     assert document("provider get work") == {
         "id": "p-1",
@@ -341,6 +342,7 @@ def test_the_fields_of_json_are_these(gateway: ScriptedControl) -> None:
         "type": "openai",
         "credentials": {"OPENAI_API_KEY": "REDACTED"},
         "config": {"OPENAI_BASE_URL": "https://models.example/v1"},
+        "from_file": False,
     }
     assert document("inference set --provider work --model gpt") == {
         **main,

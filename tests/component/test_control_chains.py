@@ -22,7 +22,9 @@ def running(tmp_path: Path) -> Iterator[RunningControlPlane]:
     with control_plane(tmp_path) as running:
         running.provide("one", config={"OPENAI_BASE_URL": "mock://one", "MODEL": "own"})
         running.provide("two", type="anthropic", credentials={"ANTHROPIC_API_KEY": Secret(KEY)}, config=MESSAGES)
-        running.provide("local", type="local_gguf", config={"MODEL_PATH": "/models/tiny.gguf"})
+        model = tmp_path / "tiny.gguf"
+        model.write_bytes(b"GGUF and so on")  # verified by its beginning, and loaded by nobody here
+        running.provide("local", type="local_gguf", config={"MODEL_PATH": str(model)})
         yield running
 
 
@@ -231,3 +233,23 @@ def test_a_direct_route_goes_through_the_gateway_when_told_to(running: RunningCo
         running, "INVALID_ARGUMENT", "inference.local", candidates=[], provider_name="one", model="m", via_gateway=True
     )
     assert "--via-gateway" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "none.gguf cannot be read: No such file or directory; fetch the model, or correct MODEL_PATH; or store"),
+        (b"GGU", "none.gguf is not a GGUF file; fetch the model"),
+    ],
+)
+def test_a_fallback_whose_model_file_is_not_there_does_not_pass_the_verification(
+    content: bytes | None, said: str, running: RunningControlPlane, tmp_path: Path
+) -> None:
+    model = tmp_path / "none.gguf"
+    if content is not None:
+        model.write_bytes(content)
+    running.provide("missing", type="local_gguf", config={"MODEL_PATH": str(model)})
+    with pytest.raises(grpc.RpcError) as caught:
+        create(running, candidates=candidates("one"), fallback="missing")
+    assert said in str(caught.value)
+    assert create(running, candidates=candidates("one"), fallback="missing", no_verify=True).route.fallback == "missing"

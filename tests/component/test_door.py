@@ -322,6 +322,7 @@ def test_an_upstream_that_cannot_be_reached_is_503_and_its_address_stays_unknown
         client.send(post())
         answer = client.answer()
         assert (answer.status, answer.body) == (503, b'{"error":"inference service unavailable"}')
+        assert answer.value(b"x-pointsman-route") == b"inference.local"
         assert str(port).encode() not in b"".join(name + value for name, value in answer.fields)
         assert str(port) in door.logged()
 

@@ -125,6 +125,25 @@ def test_listings_show_both_and_one_record_shows_no_key(running: Running) -> Non
     assert "4 providers" in status.lower() or "providers: 4" in status.lower(), status
 
 
+def test_every_view_of_a_record_says_whether_the_file_or_the_store_has_it(running: Running) -> None:
+    in_file = {"a-stored": False, "canned": True, "filed": True, "z-stored": False}
+    for listing in ("provider list --output json", "route list --output json"):
+        listed = {each["name"]: each["from_file"] for each in json.loads(running.does(listing))}
+        expected = in_file if listing.startswith("provider") else {"pool": True, "quiet": True}
+        assert {name: listed[name] for name in expected} == expected
+    sources = {line.split()[0]: line.split()[4] for line in running.does("provider list").splitlines()}
+    assert sources == {"NAME": "SOURCE", **{name: "file" if filed else "store" for name, filed in in_file.items()}}
+    assert "  file  " in next(line for line in running.does("route list").splitlines() if line.startswith("pool "))
+    for one, filed in (("provider get filed", True), ("route get pool", True), ("provider get a-stored", False)):
+        assert ("Source: the gateway's configuration file" in running.does(one)) is filed
+    token = (running.gateway.data_directory / "admin.token").read_text().strip()
+    for path, what in (("/providers/filed", True), ("/providers/a-stored", False), ("/routes/pool", True)):
+        connection = http.client.HTTPConnection("127.0.0.1", running.gateway.ports["control"], timeout=20)
+        connection.request("GET", f"/api/v1{path}", headers={"Authorization": f"Bearer {token}"})
+        assert json.loads(connection.getresponse().read())["from_file"] is what
+        connection.close()
+
+
 @pytest.mark.guarantee("G9")
 @pytest.mark.parametrize(
     ("command", "what"),

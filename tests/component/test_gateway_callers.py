@@ -89,7 +89,7 @@ def test_a_sandbox_in_a_chain_is_let_in_by_its_own_token_and_has_rows_of_its_own
         b"fast",
         b"real-fast",
     )
-    wait_until(lambda: closed.usage()[-1][1] == "fast")
+    wait_until(lambda: [row[1] for row in closed.usage()][-1:] == ["fast"])
     rows = [row for row in closed.usage() if row[4] == 200]
     assert rows[-2:] == [
         ("default", "other", "work", "real-other", 200, None, None, 1, "laptop"),

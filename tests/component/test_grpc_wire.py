@@ -16,7 +16,14 @@ OPENSHELL = "/openshell.v1.OpenShell/"
 INFERENCE = "/openshell.inference.v1.Inference/"
 
 NUMBERS = {
-    "openshell.datamodel.v1.Provider": {"id": 1, "name": 2, "type": 3, "credentials": 4, "config": 5},
+    "openshell.datamodel.v1.Provider": {
+        "id": 1,
+        "name": 2,
+        "type": 3,
+        "credentials": 4,
+        "config": 5,
+        "from_file": 1000,
+    },
     "openshell.inference.v1.SetClusterInferenceRequest": {
         "provider_name": 1,
         "model_id": 2,

@@ -136,7 +136,9 @@ def test_the_default_route_takes_every_other_name(upstream: Upstream) -> None:
 def test_a_dialect_that_the_route_does_not_speak_is_400(data: DataDoor, upstream: Upstream) -> None:
     with data.connect() as client:
         post(client, b'{"model":"claude"}')
-        assert client.answer().status == 400
+        answer = client.answer()
+        assert answer.status == 400
+        assert b"requests are not translated; it speaks anthropic_messages" in answer.body
     assert upstream.saw_nothing()
 
 

@@ -191,3 +191,15 @@ def test_metrics_that_are_open_ask_for_nothing_in_the_document(tmp_path: Path) -
 def test_the_document_is_for_the_admin_like_all_else(api: RunningApi) -> None:
     assert api.get("/openapi.json", headers={}).status == 401
     assert api.get("/openapi.json", headers=BEARER).headers["content-type"] == "application/json"
+
+
+def test_the_document_is_made_when_it_is_asked_for_and_no_start_waits_for_it(tmp_path: Path) -> None:
+    with watched_api(tmp_path) as (api, _):
+
+        async def later() -> str:
+            return ""
+
+        api.api.router.add_api_route("/api/v1/later", later, operation_id="later")
+        first, second = (api.get("/openapi.json").json for _ in range(2))
+        assert "/api/v1/later" in first["paths"]
+        assert first == second

@@ -61,6 +61,47 @@ async def test_a_file_that_is_held_for_a_moment_is_waited_for(sqlite_counting: C
         assert await waiting is not None
 
 
+async def test_whoever_comes_after_one_that_waited_in_vain_is_told_at_once(sqlite_counting: Counting) -> None:
+    clock = asyncio.get_running_loop().time
+    async with sqlite_counting.opened() as ledger:
+        with held(sqlite_counting.file):
+            with pytest.raises(LedgerUnavailable):
+                await ledger.reserve(KEY, LIMITED, NOON)
+            began = clock()
+            for _ in range(20):
+                with pytest.raises(LedgerUnavailable, match="another process holds"):
+                    await ledger.reserve(KEY, LIMITED, NOON)
+            assert clock() - began < 20 * PATIENCE_SECONDS / 4
+        assert await admitted(ledger, LIMITED, NOON, 1) == 1
+        with held(sqlite_counting.file):  # and it is waited for again
+            waiting = asyncio.get_running_loop().create_task(ledger.reserve(KEY, LIMITED, NOON))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+        assert await waiting is not None
+
+
+async def test_operators_are_told_once_that_nothing_can_be_counted_and_when_it_can_again(
+    sqlite_counting: Counting,
+) -> None:
+    said: asyncio.Queue[str] = asyncio.Queue()
+    file = sqlite_counting.file
+    assert file is not None
+    async with sqlite_counting.opened() as ledger, asyncio.timeout(60):
+        watching = asyncio.get_running_loop().create_task(ledger.watch(lambda: NOON, said.put_nowait))
+        aside = file.rename(file.with_name("aside"))
+        assert "quota.db was moved, removed or replaced" in await said.get()
+        aside.rename(file)
+        assert await said.get() == "quotas are counted again"
+        with held(file):
+            with pytest.raises(LedgerUnavailable):
+                await ledger.reserve(KEY, LIMITED, NOON)
+            assert "another process holds the database" in await said.get()
+        assert await ledger.reserve(KEY, LIMITED, NOON) is not None
+        assert await said.get() == "quotas are counted again"
+        watching.cancel()
+    assert said.empty()
+
+
 async def test_what_cannot_be_written_back_is_written_at_the_next_look(sqlite_counting: Counting) -> None:
     async with sqlite_counting.opened() as ledger, sqlite_counting.opened() as other:
         place = await ledger.reserve(KEY, LIMITED, NOON)
@@ -144,7 +185,7 @@ async def test_a_damaged_file_of_counters_is_refused_and_not_made_anew(sqlite_co
     assert sqlite_counting.file is not None
     sqlite_counting.file.parent.mkdir()
     sqlite_counting.file.write_bytes(b"\xa5" * 4096)
-    with pytest.raises(StoreRefused, match="damaged or no database"):
+    with pytest.raises(StoreRefused, match="damaged or no database; remove it, its -wal and its -shm"):
         async with sqlite_counting.opened():
             pass
     assert sqlite_counting.file.read_bytes() == b"\xa5" * 4096

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.canary import KEY
 from tests.support.llama_server import model_path
 from tests.support.operated_gateway import operated_gateway
 from tests.support.processes import POINTSMAN, run_to_end
@@ -21,6 +20,10 @@ ASKS = """
 curl -s "$DATA/v1/models" -H "authorization: Bearer $key" | jq -r '.data[].id'
 pointsman key list --account team -o json | jq -r '.[].name'
 """
+
+
+KEY = "sk-of-nobody-at-all-0123456789"
+"""No canary: a shell that runs an operator's commands has the key in its environment."""
 
 
 def commands(page: str, *marks: str) -> str:

@@ -23,6 +23,11 @@ class ScriptedChild:
         self.ending = "it was killed by SIGSEGV"
         self.address = EngineAddress(f"/engine/{number}", Secret("key"))
         self.ended = 0
+        self.gone = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self.gone.wait()
+        self.alive = False
 
     def cpu_seconds(self) -> float:
         return 1.5
@@ -86,6 +91,21 @@ def test_nothing_starts_before_the_first_call_and_one_child_serves_all_later_one
         assert await rig.engine.address() == await rig.engine.address()
         assert (rig.engine.state, rig.engine.pid, rig.engine.cpu_seconds()) == (EngineState.READY, 1, 1.5)
         assert rig.launches.count == 1
+
+    run(main)
+
+
+def test_who_waits_for_a_dying_child_gets_another_one_afterwards() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.engine.until_dead()  # there is none yet
+        first = await rig.engine.address()
+        waiting = asyncio.ensure_future(rig.engine.until_dead())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert await rig.engine.address() == first  # as long as it may live on
+        rig.launches.children[0].gone.set()
+        await waiting
+        assert await rig.engine.address() != first
 
     run(main)
 

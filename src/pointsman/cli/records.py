@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pointsman.rpc.gen.control_pb2 import Account, Key, Route, RouteChange, SandboxToken
     from pointsman.rpc.gen.datamodel_pb2 import Provider
 
-_PROVIDER_HEAD = ("NAME", "TYPE", "CREDENTIAL_KEYS", "CONFIG_KEYS")
-_ROUTE_HEAD = ("NAME", "KIND", "PROVIDER", "MODEL", "TIMEOUT", "VERSION", "PROBLEM")
+_PROVIDER_HEAD = ("NAME", "TYPE", "CREDENTIAL_KEYS", "CONFIG_KEYS", "SOURCE")
+_ROUTE_HEAD = ("NAME", "KIND", "PROVIDER", "MODEL", "TIMEOUT", "VERSION", "SOURCE", "PROBLEM")
 _TOKEN_HEAD = ("NAME", "STATE", "ROUTE", "CREATED", "EXPIRES")
 _KEY_HEAD = ("NAME", "STATE", "PERMISSIONS", "ROUTES", "CREATED", "EXPIRES")
 _ACCOUNT_HEAD = ("NAME", "CREATED")
@@ -32,8 +32,17 @@ def provider_lines(provider: "Provider") -> list[str]:
             ("Type", provider.type),
             ("Credential keys", _keys(provider.credentials)),
             ("Config", ", ".join(f"{key}={value}" for key, value in sorted(provider.config.items())) or "none"),
+            *_file_pair(provider),
         ),
     )
+
+
+def _file_pair(record: "Provider | Route") -> list[tuple[str, str]]:
+    return [("Source", "the gateway's configuration file")] if record.from_file else []
+
+
+def _source_cell(record: "Provider | Route") -> str:
+    return "file" if record.from_file else "store"
 
 
 def _keys(mapping: Any) -> str:
@@ -44,7 +53,10 @@ def provider_rows(providers: Sequence["Provider"]) -> list[str]:
     """A table of records."""
     return _rows(
         _PROVIDER_HEAD,
-        [(each.name, each.type, str(len(each.credentials)), str(len(each.config))) for each in providers],
+        [
+            (each.name, each.type, str(len(each.credentials)), str(len(each.config)), _source_cell(each))
+            for each in providers
+        ],
     )
 
 
@@ -56,6 +68,7 @@ def provider_json(provider: "Provider") -> dict[str, Any]:
         "type": provider.type,
         "credentials": dict.fromkeys(sorted(provider.credentials), REDACTED),
         "config": dict(sorted(provider.config.items())),
+        "from_file": provider.from_file,
     }
 
 
@@ -71,6 +84,15 @@ def timeout_words(seconds: int) -> str:
 
 def _seconds(given: int, default: int) -> str:
     return f"{given}s" if given else f"{default}s (default)"
+
+
+def _timeout(route: "Route") -> str:
+    """What bounds the wait for an answer to begin; an alias has what it leads to has."""
+    if route.kind == ALIAS:
+        return "-"
+    if route.kind == CHAIN:
+        return _seconds(route.request_timeout_secs, DEFAULT_REQUEST_TIMEOUT_SECONDS)
+    return timeout_words(route.timeout_secs)
 
 
 def change_lines(change: "RouteChange", done: str) -> list[str]:
@@ -99,8 +121,8 @@ def _route_pairs(route: "Route") -> list[tuple[str, str]]:
             ("Strategy", route.strategy),
             ("Fallback", route.fallback or "none"),
             ("Version", str(route.version)),
-            ("Request timeout", _seconds(route.request_timeout_secs, DEFAULT_REQUEST_TIMEOUT_SECONDS)),
-            ("Timeout", timeout_words(route.timeout_secs)),
+            ("Request timeout", _timeout(route)),
+            *((("Timeout", f"{route.timeout_secs}s"),) if route.timeout_secs else ()),
         ]
     else:
         pairs = [
@@ -111,6 +133,7 @@ def _route_pairs(route: "Route") -> list[tuple[str, str]]:
         ]
     if route.via_gateway:
         pairs.append(("Through", "the gateway"))
+    pairs += _file_pair(route)
     return [*pairs, ("Problem", route.problem)] if route.problem else pairs
 
 
@@ -137,8 +160,9 @@ def route_rows(routes: Sequence["Route"]) -> list[str]:
                 each.kind,
                 _provider_cell(each),
                 each.model or "-",
-                timeout_words(each.timeout_secs),
+                _timeout(each),
                 str(each.version),
+                _source_cell(each),
                 each.problem or "-",
             )
             for each in routes
@@ -160,6 +184,7 @@ def route_json(route: "Route") -> dict[str, Any]:
         "request_timeout_seconds": route.request_timeout_secs,
         "target": route.target,
         "via_gateway": route.via_gateway,
+        "from_file": route.from_file,
         "version": route.version,
         "problem": route.problem or None,
     }

@@ -60,7 +60,7 @@ def records_of(file: FileContent, around: Surroundings) -> tuple[FileRecords, tu
     """The records of a file, in our own words or in InferRouter's; and every problem."""
     theirs = file.appsettings
     if theirs is not None:
-        around = replace(around, forwards_model=not theirs.hides_models)
+        around = replace(around, forwards_model=not theirs.hides_models, base_is_whole=True)
     records, problems = read_records(
         RecordNodes(
             file.place,

@@ -19,7 +19,7 @@ from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.attempts import ErrorCategory
 from pointsman.core.endpoint import Endpoint, parse_endpoint
 from pointsman.core.profiles import LOCAL_GGUF, known_provider_types, profile_for
-from pointsman.core.provider import KEY_FILE, LONGEST_VALUE, Provider
+from pointsman.core.provider import BASE_IS_WHOLE, KEY_FILE, LONGEST_VALUE, Provider
 from pointsman.core.quota import DEFAULT_ZONE
 from pointsman.core.reach import refused_address
 from pointsman.core.route import LONGEST_MODEL
@@ -91,6 +91,8 @@ class Surroundings:
     """Whether a model file may be missing."""
     forwards_model: bool = False
     """Whether the client's model name is sent, so that a provider needs none."""
+    base_is_whole: bool = False
+    """Whether `/chat/completions` follows a base URL at once, as InferRouter has it."""
 
 
 def read_provider(entry: FileEntry, around: Surroundings) -> ProviderEntry | None:
@@ -148,7 +150,8 @@ def _addresses(entry: FileEntry, kind: str, around: Surroundings) -> dict[str, s
     profile = profile_for(kind)
     if "base_url" not in entry and profile is not None and not profile.default_base_url:
         entry.problem("base_url", f"it has no {word('base_url')}", f"add {word('base_url')}: http://host:port/v1")
-    return {profile.base_url_config_keys[0] if profile is not None else "BASE_URL": url}
+    key = profile.base_url_config_keys[0] if profile is not None else "BASE_URL"
+    return {key: url, BASE_IS_WHOLE: "true" if around.base_is_whole and url else ""}
 
 
 def _endpoint(entry: FileEntry, url: str) -> Endpoint | None:
@@ -221,7 +224,9 @@ def _category(entry: FileEntry) -> str:
     text, words = entry.text("category", 64).lower(), tuple(str(each) for each in ErrorCategory)
     if text not in words and (text or "category" not in entry):
         known = nearest(text, words)
-        reason = f"unknown {entry.spelling('category')}{shown(text)}" if text else "it has no category"
+        reason = (
+            f"unknown {entry.spelling('category')}{shown(text)}" if text else f"it has no {entry.spelling('category')}"
+        )
         entry.problem("category", reason, f"did you mean {known}?" if known else f"they are {', '.join(words)}")
     return text
 

@@ -32,6 +32,9 @@ class Candidate:
     provider: str = ""
     """The record it was made of, by name; empty where there are no records, in bundles and route files."""
 
+    base_is_whole: bool = False
+    """Whether the endpoint's path stands for the `/v1` of a request's, as InferRouter's `BaseUrl` does."""
+
     def speaks(self, protocol: str) -> bool:
         """Whether it can be asked in a dialect."""
         return protocol in self.protocols

@@ -65,6 +65,11 @@ class NoCompatibleRoute(RequestRejected):
 
     text = "no compatible inference route available"
 
+    def __init__(self, detail: str = "", told: str = "") -> None:
+        super().__init__(detail)
+        self.told = told or self.text
+        """What whoever named a model hears."""
+
 
 class RequestTimeout(RequestRejected):
     """The client stopped sending in the middle of a request."""

@@ -1,7 +1,7 @@
 """What the names that clients put into `model` lead to, at one moment."""
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pointsman.core.attempts import Chain, Member
@@ -24,7 +24,8 @@ class ModelTable:
     """The route of every other name; empty for none."""
 
     barred: Mapping[str, Target] = field(default_factory=dict)
-    """The account's other routes, which whoever has this table may not use."""
+    """The account's other routes, which whoever has this table may not use. A name that is in `targets` too counts
+    there."""
 
     def find(self, model: str | None) -> Target | None:
         """Where a model leads, None for nowhere. What is barred does not lead to the default either."""
@@ -40,15 +41,23 @@ class ModelTable:
         """Whether anything of the account can be asked in a dialect: a path does not tell who may use it."""
         return any(target.speaks(protocol) for each in (self.targets, self.barred) for target in each.values())
 
-    def only(self, names: Container[str]) -> "ModelTable":
-        """The same for whoever may use some routes and no other."""
-        kept = {name: target for name, target in self.targets.items() if name in names}
-        barred = {name: target for name, target in self.targets.items() if name not in names}
-        return ModelTable(kept, self.default if self.default in kept else "", {**self.barred, **barred})
+    def only(self, names: Iterable[str], barred: Mapping[str, Target] | None = None) -> "ModelTable":
+        """The same for whoever may use some routes and no other.
 
-    def without(self, names: Container[str]) -> "ModelTable":
+        `barred`: all that is here, for a caller that makes many such tables, which would otherwise hold a copy each.
+        """
+        wanted = frozenset(names)
+        kept = {name: target for name, target in self.targets.items() if name in wanted}
+        return ModelTable(kept, self.default if self.default in kept else "", barred or self.all_targets)
+
+    def without(self, names: Iterable[str]) -> "ModelTable":
         """The same for whoever may not use some routes."""
-        return self.only([name for name in self.targets if name not in names])
+        return self.only(self.targets.keys() - set(names))
+
+    @property
+    def all_targets(self) -> Mapping[str, Target]:
+        """Of the account, whoever may use them. Made when asked."""
+        return {**self.barred, **self.targets}
 
 
 NO_MODELS = ModelTable()

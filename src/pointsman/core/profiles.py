@@ -11,6 +11,8 @@ from pointsman.core.protocols import InferenceProtocol as P
 
 _OPENAI_PROTOCOLS = (P.CHAT_COMPLETIONS, P.COMPLETIONS, P.RESPONSES, P.EMBEDDINGS, P.MODEL_DISCOVERY)
 _OPENAI_HEADERS = ("openai-organization", "x-model-id")
+OPENAI_COMPATIBLE = "openai_compatible"
+"""Any server that speaks OpenAI's dialects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ _PROFILES = {
             passthrough_headers=("x-model-id",),
         ),
         ProviderProfile(
-            "openai_compatible",
+            OPENAI_COMPATIBLE,
             "",
             _OPENAI_PROTOCOLS,
             ("OPENAI_API_KEY",),

@@ -12,6 +12,8 @@ from pointsman.core.control_errors import InvalidRequest
 from pointsman.core.profiles import LOCAL_GGUF
 from pointsman.core.secret import Secret
 
+BASE_IS_WHOLE = "BASE_IS_WHOLE"
+"""Of a provider of a chain, `true`: requests' own `/v1` is not added to the base URL, whatever its path."""
 KEY_FILE = "KEY_FILE"
 """Config entry that names the file with the key of a provider from a configuration file; no stored record has it."""
 REDACTED = "REDACTED"

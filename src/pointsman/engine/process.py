@@ -134,6 +134,10 @@ class EngineProcess:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()  # at once: unloading while it generates crashes it anyway
 
+    async def wait(self) -> None:
+        """Until it has ended by itself."""
+        await self._process.wait()
+
     async def end(self) -> None:
         """End it if it still runs, and give back what it held."""
         self._kill()

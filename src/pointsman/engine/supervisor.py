@@ -4,6 +4,7 @@ Not here: what a child is and how one is launched (`process`).
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,8 @@ __all__ = ["Engine", "EngineAddress", "EngineOptions", "EngineState", "EngineUna
 FORGIVEN_FAILURES = 3
 """Failed starts, and deaths soon after one, in a row; after the last of them a pause begins."""
 LONGEST_PAUSE = 30.0
+DYING_SECONDS = 2.0
+"""Between the end of a child's socket and its own: the system takes its memory back, the model's file included."""
 STEADY_SECONDS = 60.0
 """A child that has served this long did not die of being started."""
 
@@ -50,6 +53,9 @@ class Child(Protocol):
 
     def cpu_seconds(self) -> float:
         """CPU time used so far."""
+
+    async def wait(self) -> None:
+        """Until it has ended by itself."""
 
     async def end(self) -> None:
         """End it if it still runs, and give back what it held."""
@@ -131,6 +137,13 @@ class Engine:
         whether the clients of other requests are still there.
         """
         return self._child.cpu_seconds() if self._child is not None and self._child.alive else 0.0
+
+    async def until_dead(self) -> None:
+        """For whoever found nobody at its socket: wait until the child has ended, for DYING_SECONDS at most."""
+        if self._child is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DYING_SECONDS):
+                    await self._child.wait()
 
     async def close(self) -> None:
         """End the child, for good. Callers that wait for it get EngineUnavailable."""

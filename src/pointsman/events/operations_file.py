@@ -33,6 +33,10 @@ def file_name(day: date) -> str:
     return f"operations-{day.isoformat()}.jsonl"
 
 
+class _StillTorn(OSError):
+    """The line that was cut could not be ended, so nothing may follow it yet."""
+
+
 class DailyFiles:
     """Where lines end, as a `LineOutput`: calls block and belong into a `LineWriter`'s thread.
 
@@ -48,13 +52,18 @@ class DailyFiles:
         self._newest = ""
 
     def prepare(self, day: date) -> None:
-        """Make the directory and open the file of `day`. Raises OSError."""
+        """Make the directory and open the file of `day`. Raises OSError; a full disk is no reason, as later."""
         self._directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-        self._file(day.isoformat())
+        with contextlib.suppress(_StillTorn):
+            self._file(day.isoformat())
 
     def write(self, data: bytes) -> None:
         """Write whole lines, each into the file of its day. Raises LinesLost for those that could not be."""
         lost, reason = 0, ""
+        if not self._directory.is_dir():
+            # Somebody's clean-up took it. What holds it is not made: it may be a disk that is not there at present.
+            with contextlib.suppress(OSError):
+                self._directory.mkdir(mode=_DIRECTORY_MODE)
         for day, lines in groupby(data.splitlines(keepends=True), key=day_of_line):
             piece = b"".join(lines)
             try:
@@ -73,7 +82,11 @@ class DailyFiles:
         path = self._directory / file_name(date.fromisoformat(day))
         file = RotatingFile(str(path), most_bytes=0, keep=0, complain=self._complain)
         if _is_torn(path):
-            file.write(b"\n")  # what a crash or a full disk cut stays a line of its own
+            try:
+                file.write(b"\n")  # what a crash or a full disk cut stays a line of its own
+            except LinesLost as loss:
+                file.close()
+                raise _StillTorn(loss.reason) from None
         self._open[day] = file
         while len(self._open) > _MOST_OPEN:
             self._open.pop(min(self._open)).close()

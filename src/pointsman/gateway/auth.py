@@ -42,7 +42,10 @@ class Authenticator:
     async def identify(self, bearer: str | None) -> Identity:
         """The identity of a token. Raises Unauthenticated, also for one that is revoked or has expired."""
         if not bearer:
-            raise Unauthenticated("a token is needed: send 'authorization: Bearer TOKEN'")
+            raise Unauthenticated(
+                "a token is needed: send 'authorization: Bearer TOKEN'; the admin's is in admin.token, in the "
+                "gateway's data directory"
+            )
         digest = digest_of(bearer)
         # Digests are compared, in constant time: of a token, its length included, timing tells nothing.
         if hmac.compare_digest(digest, self._admin_digest):

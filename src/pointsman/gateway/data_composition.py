@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from pointsman.config.settings import Settings
+from pointsman.core.quota import LedgerUnavailable
 from pointsman.data_plane import local_engines
 from pointsman.events.operation_log import OperationLog
+from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
@@ -58,7 +60,7 @@ async def data_side(
         is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
         models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
         engines = await stack.enter_async_context(local_engines())
-        ledger = await _open_ledger(settings, stack)
+        ledger = await _open_ledger(settings, stack, log.say)
         # Before the listener, so that requests that end with it still get their rows.
         usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days)
         await stack.enter_async_context(keeping(usage))
@@ -87,13 +89,16 @@ def _asks_for_keys(settings: Settings) -> bool:
     return settings.auth.data == "keys" or (settings.auth.data == "auto" and not settings.listen.data.is_loopback)
 
 
-async def _open_ledger(settings: Settings, stack: contextlib.AsyncExitStack) -> SqlQuotaLedger:
+async def _open_ledger(
+    settings: Settings, stack: contextlib.AsyncExitStack, say: Callable[[str], None]
+) -> SqlQuotaLedger:
     """Counters beside the store: a file of their own, or its PostgreSQL. Looked at again and again for others'."""
     url = settings.database_url.reveal()
-    if url.startswith("sqlite:"):
-        ledger = await open_sqlite_ledger(settings.data_dir / _QUOTA_FILE, time.time())
-    else:
-        ledger = await open_postgresql_ledger(url, time.time())
+    file = settings.data_dir / _QUOTA_FILE if url.startswith("sqlite:") else None
+    try:
+        ledger = await (open_sqlite_ledger(file, time.time()) if file else open_postgresql_ledger(url, time.time()))
+    except LedgerUnavailable as error:
+        raise CannotStart(f"{error} ({file})" if file else str(error)) from None
     stack.push_async_callback(ledger.close)
-    await stack.enter_async_context(running(ledger.watch(time.time), "quota ledger"))
+    await stack.enter_async_context(running(ledger.watch(time.time, say), "quota ledger"))
     return ledger

@@ -129,7 +129,7 @@ class Prober:
 
 
 def _reached(candidate: Candidate, probe: Probe) -> ValidatedEndpoint:
-    return ValidatedEndpoint(probed_url(candidate.endpoint, probe.path), str(probe.protocol))
+    return ValidatedEndpoint(probed_url(candidate, probe.path), str(probe.protocol))
 
 
 def _no_answer(seconds: float) -> Failure:

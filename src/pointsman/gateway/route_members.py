@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from pointsman.config.secrets import SecretUnreadable, read_secret
 from pointsman.core.attempts import Chain, Member
@@ -12,6 +13,7 @@ from pointsman.core.model_table import Target
 from pointsman.core.provider import Provider
 from pointsman.core.route import ALIAS, CHAIN, Route, ValidatedEndpoint
 from pointsman.core.runner_model import RunnerModel
+from pointsman.engine.model_file import check_model_file
 from pointsman.routing.members import target_of
 from pointsman.store.interface import Reader
 
@@ -83,19 +85,20 @@ def _reached(members: Sequence[Member]) -> Sequence[Member]:
 async def verify_members(verify: Verify, route: Route, members: Sequence[Member]) -> tuple[ValidatedEndpoint, ...]:
     """Ask every member that is reached over a network, several at once. Raises NotPossibleNow unless all answer.
 
-    A key that is in a file is read for it.
+    A key that is in a file is read for it. Of a local model the beginning of its file is looked at.
     """
     places = asyncio.Semaphore(_MOST_AT_ONCE)
-    asked = _reached(members)
 
     async def ask(member: Member) -> tuple[ValidatedEndpoint, ...] | NotPossibleNow:
         async with places:
             try:
+                if member.candidate.endpoint.scheme == _GGUF:
+                    return await asyncio.to_thread(_look_at_model, member)
                 return await verify(_with_key(member), member.provider)
             except NotPossibleNow as error:
                 return error
 
-    answers = await asyncio.gather(*map(ask, asked))
+    answers = await asyncio.gather(*map(ask, members))
     failures = [each for each in answers if isinstance(each, NotPossibleNow)]
     if failures and route.kind != CHAIN and len(members) == 1:
         raise failures[0]
@@ -103,10 +106,22 @@ async def verify_members(verify: Verify, route: Route, members: Sequence[Member]
         told = "; ".join(each.text.rpartition(", or store")[0] or each.text for each in failures[:_MOST_TOLD])
         more = f"; and {len(failures) - _MOST_TOLD} more" if len(failures) > _MOST_TOLD else ""
         raise NotPossibleNow(
-            f"{len(failures)} of {len(asked)} providers did not pass: {told}{more}; or store the route unverified with "
-            "--no-verify"
+            f"{len(failures)} of {len(members)} providers did not pass: {told}{more}; or store the route unverified "
+            "with --no-verify"
         )
     return tuple(endpoint for each in answers if not isinstance(each, NotPossibleNow) for endpoint in each)
+
+
+def _look_at_model(member: Member) -> tuple[()]:
+    """Raises NotPossibleNow for a model that no engine could load."""
+    try:
+        check_model_file(Path(member.candidate.endpoint.path))
+    except ValueError as error:
+        raise NotPossibleNow(
+            f"cannot verify provider {member.provider}: {error}; fetch the model, or correct MODEL_PATH, or store the "
+            "route unverified with --no-verify"
+        ) from None
+    return ()
 
 
 def _with_key(member: Member) -> Candidate:

@@ -3,14 +3,18 @@
 From the first byte that is written here there is no other answer any more (commit).
 """
 
+import asyncio
+import contextlib
+
 from pointsman.core.candidate import Candidate
 from pointsman.core.candidate_cache import CandidateCache
 from pointsman.core.limits import Limits
 from pointsman.events.record import Record
 from pointsman.proxy.call import Response
 from pointsman.proxy.client_connection import ClientConnection
-from pointsman.proxy.relay import Relay
-from pointsman.wire.response import error_body, own_lines, own_lines_of_two, redacted_head
+from pointsman.proxy.relay import Collector, Relay
+from pointsman.wire.engine_error import engine_error_body
+from pointsman.wire.response import error_body, header_text, own_lines, own_lines_of_two, redacted_head
 
 REPLACED_BODIES = {401: error_body("unauthorized"), 403: error_body("forbidden")}
 """Providers echo pieces of keys in these (DESIGN 6.2)."""
@@ -27,20 +31,41 @@ class Answering:
         self, response: Response, candidate: Candidate, minor: int, client: ClientConnection, record: Record
     ) -> None:
         """Relay a whole answer, whatever its status."""
-        replaced = REPLACED_BODIES.get(response.head.status)
+        status = response.head.status
+        replaced = REPLACED_BODIES.get(status)
         if replaced is not None:
-            own = self._begin(response, candidate, record)
-            record.answered(record.status)
-            record.sent, record.detail = len(replaced), "the upstream refused the credential"
-            secret = candidate.api_key
-            head = redacted_head(response.head, own, secret, length=len(replaced), keep_alive=client.keep_alive)
-            client.write(head + replaced)
+            self._replace(replaced, response, candidate, client, record)
+            record.detail = "the upstream refused the credential"
+            return
+        if candidate.endpoint.scheme == "gguf" and status >= 400:
+            body = await self._read_error(response)
+            told = engine_error_body(record.protocol, status, body, record.request_id)
+            self._replace(told, response, candidate, client, record)
             return
         relay = self.commit(response, candidate, minor, client, record)
         try:
             self.ended(relay, await response.relay(relay), record)
         finally:
             self.note(response, relay, record)
+
+    async def _read_error(self, response: Response) -> bytes:
+        """Of our own engine's, what comes in time: its errors are a line long."""
+        collector = Collector()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.error_body_seconds):
+                await response.relay(collector)
+        return collector.value()
+
+    def _replace(
+        self, body: bytes, response: Response, candidate: Candidate, client: ClientConnection, record: Record
+    ) -> None:
+        """Answer with the upstream's status and a JSON body of ours."""
+        own = self._begin(response, candidate, record)
+        record.answered(record.status)
+        record.sent = len(body)
+        secret = candidate.api_key
+        head = redacted_head(response.head, own, secret, length=len(body), keep_alive=client.keep_alive)
+        client.write(head + body)
 
     def commit(
         self, response: Response, candidate: Candidate, minor: int, client: ClientConnection, record: Record
@@ -80,12 +105,6 @@ class Answering:
 
 
 def _candidate_lines(candidate: Candidate) -> bytes:
-    lines = f"x-pointsman-route: {_safe(candidate.route)}\r\nx-pointsman-model: {_safe(candidate.model)}\r\n"
-    if candidate.endpoint.scheme == "mock":
-        lines += "x-pointsman-mock: true\r\n"
-    return lines.encode("ascii")
-
-
-def _safe(text: str) -> str:
-    """A name as a header value: anything but visible ASCII and spaces is escaped."""
-    return "".join(c if " " <= c <= "~" else f"\\u{ord(c):04x}" for c in text)
+    route, model = header_text(candidate.route), header_text(candidate.model)
+    lines = b"x-pointsman-route: %b\r\nx-pointsman-model: %b\r\n" % (route, model)
+    return lines + b"x-pointsman-mock: true\r\n" if candidate.endpoint.scheme == "mock" else lines

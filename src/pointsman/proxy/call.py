@@ -5,14 +5,16 @@ from typing import Protocol
 from pointsman.core.candidate import Candidate
 from pointsman.core.runner_model import RunnerModel
 from pointsman.proxy.upstream.exchange import BodySink, Flow
+from pointsman.wire.json_model import Place, find_model
 from pointsman.wire.request import RequestHead
 from pointsman.wire.response import ResponseHead
 
 
 class Call:
-    """One attempt at one candidate. Not a dataclass: one is made per request, on the hot path."""
+    """What is asked, and of whom: a chain asks one after the other. Not a dataclass: one is made per request, on the
+    hot path."""
 
-    __slots__ = ("body", "candidate", "head", "keeps_model", "path", "protocol", "runner_model")
+    __slots__ = ("_place", "body", "candidate", "head", "keeps_model", "path", "protocol", "runner_model")
 
     def __init__(self, candidate: Candidate, protocol: str, head: RequestHead, path: str, body: bytes) -> None:
         self.candidate = candidate
@@ -26,6 +28,17 @@ class Call:
         """Whether the body names the candidate's model already, and is sent as it is."""
         self.runner_model: RunnerModel | None = None
         """Of a candidate that is reached through a runner."""
+        self._place: Place | None = None
+
+    def place_of_model(self, key_limit: int) -> Place:
+        """Where the body's model belongs, whoever is asked. Raises MalformedRequest for a body that has no such place.
+
+        It is searched once: later attempts would hold the loop for as long again, several at a time.
+        """
+        place = self._place
+        if place is None:
+            place = self._place = find_model(self.body, key_limit)
+        return place
 
 
 class Response(Flow, Protocol):

@@ -20,13 +20,15 @@ from pointsman.proxy.answering import Answering
 from pointsman.proxy.call import Backend, Call, Response
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.deadline import Deadline
-from pointsman.proxy.error_answer import read_whole
+from pointsman.proxy.error_answer import ErrorBody
 from pointsman.proxy.forwarded_models import ForwardedModels, model_to_forward
 from pointsman.proxy.ledger import LedgerUnavailable, QuotaLedger, Reservation
 from pointsman.proxy.member_keys import MemberKeys
 from pointsman.proxy.preview import Preview
 from pointsman.proxy.relay import Relay
+from pointsman.proxy.upstream.exchange import IDLE
 from pointsman.routing.chain_plan import earliest_recovery, exhausted, plan
+from pointsman.routing.first_event import FirstEvent
 from pointsman.routing.outcome import classify, may_retry, needs_body
 from pointsman.routing.recovery import SHORTEST_WAIT, may_ask_again_at
 from pointsman.routing.strategies import NO_STATE, StrategyState
@@ -106,6 +108,9 @@ class ChainWalk:
         """Answer the request. Raises NoProviderAvailable when nothing is left, and RequestRejected."""
         if self._chain.forwards_model:
             self._model = model_to_forward(request.body, self._chain)
+        # One for all attempts, and checked at once: what is malformed goes to nobody and takes no place of a quota.
+        call = Call(self._chain.all_members[0].candidate, self._record.protocol, request.head, path, request.body)
+        call.place_of_model(self._chains.answering.limits.json_keys)
         plan = self._chains.planned(self._chain, self._record.protocol)
         self._skipped += plan.skipped
         self._reasons += [f"{each.provider} {each.reason}" for each in plan.skipped]
@@ -114,7 +119,6 @@ class ChainWalk:
         try:
             with Deadline(self._chain.request_timeout_seconds) as patience:
                 for member, following in zip_longest(plan.attempts, plan.attempts[1:]):
-                    call = Call(member.candidate, self._record.protocol, request.head, path, request.body)
                     if await self._try(member, following, call, patience):
                         return
         except TimeoutError:
@@ -210,6 +214,7 @@ class ChainWalk:
             self._detail = str(error)
             return ErrorCategory.AUTH_ERROR, 0
         scheme = call.candidate.endpoint.scheme
+        call.keeps_model = False
         if self._model is not None and scheme in _FORWARDED_SCHEMES:
             call.candidate = self._chains.forwarded.candidate(call.candidate, self._model)
             call.keeps_model = True
@@ -242,13 +247,9 @@ class ChainWalk:
     async def _look_first(self, response: Response, call: Call, patience: Deadline) -> tuple[ErrorCategory | None, int]:
         """A stream that begins with an error, or ends before it has begun, was no answer."""
         answering, record = self._chains.answering, self._record
-
-        def commit() -> Relay:
-            patience.lift()
-            return answering.commit(response, call.candidate, call.head.minor, self._client, record)
-
         place, self._place = self._place, None  # as the upstream counts it, even if the client goes away now
-        preview = Preview(commit, response.abandon, answering.limits.first_event_bytes)
+        first = FirstEvent(answering.limits.first_event_bytes)
+        preview = Preview(lambda: self._committed(response, call, patience), response.abandon, first)
         try:
             truncated = await response.relay(preview)
             if preview.relay is None:
@@ -260,20 +261,27 @@ class ChainWalk:
         finally:
             if preview.relay is not None:
                 answering.note(response, preview.relay, record)
+            elif patience.expired:  # its time was over before it had said anything: an attempt that failed
+                self._place = place
+
+    def _committed(self, response: Response, call: Call, patience: Deadline) -> Relay:
+        patience.lift()
+        return self._chains.answering.commit(response, call.candidate, call.head.minor, self._client, self._record)
 
     async def _failed(
         self, response: Response, member: Member, call: Call, patience: Deadline
     ) -> tuple[ErrorCategory | None, int]:
         """An answer that is no success: the client's if the request is at fault, else a reason to go on."""
-        status, body, limits = response.head.status, b"", self._chains.answering.limits
+        status = response.head.status
         self._detail = f"status {status}"
         if needs_body(status, member):
-            whole = response = await read_whole(response, limits.error_body_seconds)
-            body = whole.body if len(whole.body) <= limits.error_body_bytes else b""
-        category = classify(status, body, member)
+            category, is_answered = await self._judged_by_body(response, member, call, patience)
+        else:
+            category, is_answered = classify(status, b"", member), False
         if category is None or category is ErrorCategory.REQUEST_REJECTED:
-            await self._give_back()  # first: a client that has its answer may go, and is not waited for
-            await self._commit(response, call, patience)
+            if not is_answered:
+                await self._give_back()  # first: a client that has its answer may go, and is not waited for
+                await self._commit(response, call, patience)
             if self._record.reason == reason_of_status(status):  # it went through whole, whatever the status says
                 self._record.reason = ErrorCategory.REQUEST_REJECTED.value
             return None, status
@@ -282,3 +290,32 @@ class ChainWalk:
             self._until = may_ask_again_at(response.head.fields, member.quota, now)
             await self._chains.ledger.exhaust(QuotaKey(self._chain.account, member.provider), self._until, now)
         return category, status
+
+    async def _judged_by_body(
+        self, response: Response, member: Member, call: Call, patience: Deadline
+    ) -> tuple[ErrorCategory | None, bool]:
+        """What an error means by what comes of its body in time, and whether the client has been given it."""
+        answering, record = self._chains.answering, self._record
+        await self._give_back()  # no success whatever it means, and the answer may be the client's from its first bytes
+        judge = ErrorBody(response.head.status, member, answering.limits.error_body_bytes)
+        timeout = asyncio.timeout(answering.limits.error_body_seconds)
+
+        def commit() -> Relay:
+            if not timeout.expired():
+                timeout.reschedule(None)
+            return self._committed(response, call, patience)
+
+        preview = Preview(commit, response.abandon, judge)
+        try:
+            try:
+                async with timeout:
+                    truncated = await response.relay(preview)
+            except TimeoutError:
+                truncated = IDLE
+            preview.cut()
+            if preview.relay is not None:
+                answering.ended(preview.relay, truncated, record)
+        finally:
+            if preview.relay is not None:
+                answering.note(response, preview.relay, record)
+        return judge.category, preview.relay is not None

@@ -198,5 +198,6 @@ class Dispatcher:
                 record.attempts,
                 protocol=record.protocol,
                 keep_alive=client.keep_alive,
+                route=record.route,
             )
         )

@@ -31,6 +31,10 @@ from pointsman.wire.request import RequestHead
 from pointsman.wire.response import json_answer, own_lines
 
 _HOP = HOP_FIELD.encode("ascii")
+_LONGEST_WAIT = 60
+"""Seconds that a library should sleep before it tries again by itself. Anthropic's Python library (2.14) sleeps as long
+as Retry-After says, hours if it must, and its program seems to hang; OpenAI's older ones leave anything above this out.
+"""
 _LONGEST_TOLD = 64
 """Characters of a model's name that are repeated to whoever sent it."""
 
@@ -50,13 +54,20 @@ class _AdmittedModel(Admitted):
         if found is None:
             raise not_served(model, self._table)
         if not found.speaks(self.protocol):
-            raise NoCompatibleRoute(f"model {model} does not speak {self.protocol}")
+            raise _not_spoken(model, self.protocol, found)
         return found
 
 
 def told_of(error: RouterError) -> str:
     """What a client of the data listener reads of an error."""
-    return error.told if isinstance(error, ListenerError | NoProviderAvailable | RunnerError) else error.text
+    told = ListenerError | NoProviderAvailable | NoCompatibleRoute | RunnerError
+    return error.told if isinstance(error, told) else error.text
+
+
+def _not_spoken(model: str | None, protocol: str, found: Target) -> NoCompatibleRoute:
+    spoken = ", ".join(each for each in P if found.speaks(each) and each is not P.MODEL_DISCOVERY)
+    told = f"{NoCompatibleRoute.text}: this model does not speak {protocol}, and requests are not translated"
+    return NoCompatibleRoute(f"model {model} does not speak {protocol}", f"{told}; it speaks {spoken or 'no dialect'}")
 
 
 def not_served(model: str | None, table: ModelTable) -> ListenerError:
@@ -139,12 +150,15 @@ class Models:
         return self._access().accounts.get(account, NO_MODELS)
 
     def error_answer(
-        self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool
+        self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool, route: str = ""
     ) -> bytes:
         """The dialect's own error object."""
-        own, message = own_lines(request_id, attempts), told_of(error)
+        own, message = own_lines(request_id, attempts, route), told_of(error)
         if isinstance(error, NoProviderAvailable) and error.retry_after_seconds is not None:
-            own += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after_seconds))
+            wait = max(1, ceil(error.retry_after_seconds))
+            own += b"retry-after: %d\r\n" % wait
+            if wait > _LONGEST_WAIT:
+                own += b"x-should-retry: false\r\n"  # not a standard's, but both vendors' libraries obey it
         if protocol == P.MESSAGES:
             body = anthropic_error_body(error.status, message, request_id)
         else:

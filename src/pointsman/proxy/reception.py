@@ -40,9 +40,9 @@ class Reception(Protocol):
         """Decide from the head alone. Raises RouterError to refuse."""
 
     def error_answer(
-        self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool
+        self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool, route: str = ""
     ) -> bytes:
-        """A whole response that tells a client of an error; `protocol` is empty when it is not known."""
+        """A whole response that tells a client of an error; `protocol` and `route` are empty where unknown."""
 
 
 class _AdmittedToTheDoor(Admitted):
@@ -71,7 +71,7 @@ class Door:
         return _AdmittedToTheDoor(match_pattern(head.method, target.path, bundle.speaks), target, bundle)
 
     def error_answer(
-        self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool
+        self, error: RouterError, request_id: str, attempts: int, *, protocol: str, keep_alive: bool, route: str = ""
     ) -> bytes:
         """OpenShell's words, whatever the dialect."""
-        return error_answer(error, own_lines(request_id, attempts), keep_alive=keep_alive)
+        return error_answer(error, own_lines(request_id, attempts, route), keep_alive=keep_alive)

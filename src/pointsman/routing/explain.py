@@ -19,7 +19,7 @@ from pointsman.core.quota_window import MINUTE_SECONDS, day_at, minute_of
 from pointsman.core.time_zones import zone_named
 from pointsman.routing.chain_plan import plan
 from pointsman.routing.hops import HOP_FIELD
-from pointsman.routing.rewrite import base_path, header_rules, join_path
+from pointsman.routing.rewrite import base_path, header_rules
 from pointsman.routing.strategies import StrategyState, share_used, strategy_named
 from pointsman.wire.json_model import is_json_like
 
@@ -151,7 +151,7 @@ def rewrite_of(candidate: Candidate, asked: Asked) -> Rewrite:
         model_before=asked.model,
         model_after=candidate.model,
         body=_body_change(asked, candidate.model),
-        path=join_path(base_path(candidate), asked.target),
+        path=base_path(candidate).join(asked.target),
         headers_kept=rules.kept,
         headers_set=tuple(sorted(ours)),
         headers_default=tuple(name for name, _ in rules.defaults),

@@ -17,7 +17,7 @@ from pointsman.core.endpoint import Endpoint, parse_endpoint
 from pointsman.core.model_table import Target
 from pointsman.core.profiles import LOCAL_GGUF, LOCAL_PROTOCOLS, MOCK, known_provider_types, profile_for
 from pointsman.core.protocols import InferenceProtocol as P
-from pointsman.core.provider import KEY_FILE, Provider
+from pointsman.core.provider import BASE_IS_WHOLE, KEY_FILE, Provider
 from pointsman.core.quota import DEFAULT_ZONE, Quota
 from pointsman.core.route import CHAIN, DEFAULT_REQUEST_TIMEOUT_SECONDS, LONGEST_MODEL, Route
 from pointsman.core.time_zones import zone_named
@@ -174,7 +174,8 @@ def _remote(settings: "_Settings", model: str, route: str) -> Candidate:
             f"provider {provider.name} is of type {provider.type.strip()[:64]!r}, which a chain cannot use; "
             f"use a provider of type {kinds}"
         )
-    return resolve(Route(provider.account, route, provider.name, model), provider).candidate()
+    candidate = resolve(Route(provider.account, route, provider.name, model), provider).candidate()
+    return replace(candidate, base_is_whole=settings.text(BASE_IS_WHOLE) == "true")
 
 
 def _local(settings: "_Settings", model: str, route: str) -> Candidate:

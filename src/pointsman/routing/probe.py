@@ -12,10 +12,10 @@ from enum import Enum
 import msgspec
 
 from pointsman.core.candidate import Candidate
-from pointsman.core.endpoint import Endpoint, parse_endpoint
+from pointsman.core.endpoint import parse_endpoint
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.core.secret import Secret
-from pointsman.routing.rewrite import join_path
+from pointsman.routing.rewrite import base_path
 
 _MESSAGES = b'"messages":[{"role":"user","content":"ping"}]'
 _WORD = re.compile(r"[a-z0-9_.-]{1,64}")
@@ -101,10 +101,11 @@ def verdict(failures: Sequence[Failure]) -> Failure:
     return failures[0] if failures[-1].kind is FailureKind.REQUEST_SHAPE else failures[-1]
 
 
-def probed_url(endpoint: Endpoint, path: str) -> str:
+def probed_url(candidate: Candidate, path: str) -> str:
     """Where a probe goes."""
+    endpoint = candidate.endpoint
     authority = endpoint.host if endpoint.scheme == "mock" else endpoint.authority  # a label has no port
-    return f"{endpoint.scheme}://{authority}{join_path(endpoint.path, path)}"
+    return f"{endpoint.scheme}://{authority}{base_path(candidate).join(path)}"
 
 
 def judge(answer: Answer, path: str, key: Secret | None) -> Failure | None:
@@ -170,10 +171,9 @@ def _shows(key: Secret | None, text: str) -> bool:
 
 def failure_text(provider_name: str, candidate: Candidate, failure: Failure) -> str:
     """One line: which provider and model, where, why, and what to do next."""
-    endpoint = candidate.endpoint
     where = f"POST {failure.path}: " if failure.path else ""
     return (
-        f"cannot verify model {candidate.model} of provider {provider_name} at {probed_url(endpoint, '')}: "
+        f"cannot verify model {candidate.model} of provider {provider_name} at {probed_url(candidate, '')}: "
         f"{failure.kind.value} ({where}{failure.cause}); {_next_step(provider_name, candidate, failure)}, "
         "or store the route unverified with --no-verify"
     )

@@ -3,11 +3,13 @@
 Authentication and framing are ours, a few harmless fields are the client's, the body differs in its `model` alone.
 """
 
+import re
 from typing import NamedTuple
 
 import msgspec
 
 from pointsman.core.candidate import Candidate
+from pointsman.core.profiles import OPENAI_COMPATIBLE
 from pointsman.routing.hops import FROM_SANDBOX, HOP_FIELD, onward
 from pointsman.wire.headers import end_of_hop
 from pointsman.wire.json_model import Pieces
@@ -15,6 +17,7 @@ from pointsman.wire.request import FieldValues
 
 _COMMON = ("content-type", "accept", "accept-encoding", "user-agent")
 _BEARER = "authorization"
+_VERSION = re.compile(r"/v[0-9]+((alpha|beta)[0-9]*)?(/|$)")
 _HOP = HOP_FIELD.encode("ascii")
 _WRITTEN_APART = 32 * 1024
 """A larger body is not copied behind its head."""
@@ -75,7 +78,7 @@ class RequestTemplate:
             values.derived, values.derived_by = self._client_lines(values), self
         length = sum(map(len, body))
         framing = b"content-length: %d\r\n" % length if length or method != "GET" else b""
-        line = f"{method} {join_path(self._base_path, path)} HTTP/1.1\r\n".encode("ascii")
+        line = f"{method} {self._base_path.join(path)} HTTP/1.1\r\n".encode("ascii")
         head = (line, self._fixed, values.derived, framing, b"\r\n")
         if length > _WRITTEN_APART:
             return [b"".join(head), *body]
@@ -93,13 +96,26 @@ class RequestTemplate:
         return b"".join(lines)
 
 
-def base_path(candidate: Candidate) -> str:
-    """What a request's path is appended to; a model file's own path is none."""
-    return candidate.endpoint.path if candidate.endpoint.scheme != "gguf" else ""
+class BasePath(NamedTuple):
+    """What request paths are appended to."""
+
+    path: str
+    is_whole: bool
+    """Whether it stands for the `/v1` of theirs."""
+
+    def join(self, path: str) -> str:
+        """A request's path at this base; a `/v1` that both have appears once."""
+        if (self.is_whole or self.path.endswith("/v1")) and (path == "/v1" or path.startswith("/v1/")):
+            return self.path + path[3:]
+        return self.path + path
 
 
-def join_path(base: str, path: str) -> str:
-    """Append a request path to an endpoint's; a `/v1` that both have appears once."""
-    if base.endswith("/v1") and (path == "/v1" or path.startswith("/v1/")):
-        return base + path[3:]
-    return base + path
+def base_path(candidate: Candidate) -> BasePath:
+    """Of a candidate; a model file's own path is none.
+
+    An OpenAI-compatible provider whose base URL names a version (`/v1beta/openai`, `/api/paas/v4`) means it as its
+    own libraries do: what follows is `/chat/completions`.
+    """
+    path = candidate.endpoint.path if candidate.endpoint.scheme != "gguf" else ""
+    names_version = candidate.provider_type == OPENAI_COMPATIBLE and _VERSION.search(path) is not None
+    return BasePath(path, candidate.base_is_whole or names_version)

@@ -24,6 +24,7 @@ def provider_message(provider: Provider) -> datamodel_pb2.Provider:
         type=provider.type,
         credentials=dict.fromkeys(provider.credentials, REDACTED),
         config=provider.config,
+        from_file=provider.from_file,
     )
 
 
@@ -51,6 +52,7 @@ def route_message(route: Route, problem: str = "") -> control_pb2.Route:
         request_timeout_secs=route.request_timeout_seconds,
         target=route.target,
         via_gateway=route.via_gateway,
+        from_file=route.from_file,
     )
 
 

@@ -62,6 +62,9 @@ class CountingDatabase(Protocol):
         Never raises.
         """
 
+    def join_crowd(self, asked: Asked) -> "asyncio.Future[DayCount | None] | None":
+        """The same together with others of this turn of the event loop; None: `count_at_once` is as good."""
+
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         """One of `quota_statements`, within PATIENCE_SECONDS."""
 
@@ -85,6 +88,10 @@ class SqlQuotaLedger:
         self._unwritten: deque[tuple[str, Values]] = deque(maxlen=MOST_UNWRITTEN)
         self._learning: set[QuotaKey] = set()
         self._pruned = ""
+        self._trouble = ""
+        """Why the last reservation, or the last look, was in vain; empty when it was not."""
+        self._is_of_look = False
+        self._told = ""
 
     def counters(self, key: QuotaKey, quota: Quota, now: float) -> Counters:
         """See QuotaLedger: exact for what was done here, LOOK_SECONDS old for what others did."""
@@ -96,7 +103,12 @@ class SqlQuotaLedger:
             return None
         day = self._calendar.at(quota.reset_timezone, now)
         asked = (*key, day.name, day.ahead_name, minute_of(now), quota.daily_requests, quota.requests_per_minute, now)
-        count = self._database.count_at_once(asked) or await self._reserve(key, day.name, asked)
+        crowd = self._database.join_crowd(asked)
+        count = self._database.count_at_once(asked) if crowd is None else await self._in_crowd(crowd, key, day.name)
+        if count is None:
+            count = await self._reserve(key, day.name, asked)
+        if self._trouble:
+            self._trouble = ""
         if count is not None:
             self._book.learn(key, day.name, count)
             return Reservation(key, day.name, count.minute)
@@ -109,13 +121,26 @@ class SqlQuotaLedger:
                 self._learning.discard(key)
         return None
 
+    async def _in_crowd(self, place: "asyncio.Future[DayCount | None]", key: QuotaKey, day: str) -> DayCount | None:
+        try:
+            return await place
+        except asyncio.CancelledError:
+            count = place.result() if place.done() and not place.cancelled() else None
+            if count is not None:
+                self._write_later(statements.RELEASE, _release_values(Reservation(key, day, count.minute)))
+            raise
+
     async def _reserve(self, key: QuotaKey, day: str, asked: Asked) -> DayCount | None:
         def give_up(rows: Rows | None) -> None:
             if rows:
                 self._write_later(statements.RELEASE, _release_values(Reservation(key, day, rows[0][1])))
 
         values: Values = dict(zip(statements.RESERVE_VALUES, asked, strict=True))
-        rows = await self._database.run(statements.RESERVE, values, give_up)
+        try:
+            rows = await self._database.run(statements.RESERVE, values, give_up)
+        except LedgerUnavailable as error:
+            self._trouble, self._is_of_look = str(error), False
+            raise
         return DayCount(*rows[0]) if rows else None
 
     async def _learn(self, key: QuotaKey, day: str, now: float) -> None:
@@ -192,12 +217,26 @@ class SqlQuotaLedger:
                 self._write_later(statement, values)
             raise
 
-    async def watch(self, clock: Callable[[], float]) -> None:
-        """Look every LOOK_SECONDS, until cancelled. `clock` gives epoch seconds. Failures show at the next reserve."""
+    async def watch(self, clock: Callable[[], float], say: Callable[[str], None]) -> None:
+        """Look every LOOK_SECONDS, until cancelled. `clock` gives epoch seconds.
+
+        `say` hears of counters that cannot be used, once for each reason, and when a place was counted again.
+        """
         while True:
-            with contextlib.suppress(LedgerUnavailable):
+            try:
                 await self.look(clock())
+                if self._is_of_look:  # on a full disk, say, reading goes on: only who failed can tell that it is over
+                    self._trouble = ""
+            except LedgerUnavailable as error:
+                self._trouble, self._is_of_look = str(error), True
+            self._tell(say)
             await asyncio.sleep(LOOK_SECONDS)
+
+    def _tell(self, say: Callable[[str], None]) -> None:
+        if self._trouble == self._told:
+            return
+        self._told = self._trouble
+        say(self._trouble or "quotas are counted again")
 
     async def close(self) -> None:
         """Write what could not be written, if that can be done now, and let the database go."""

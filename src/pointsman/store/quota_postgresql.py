@@ -71,6 +71,9 @@ class PostgresqlCounting:
         del asked
         return None
 
+    def join_crowd(self, asked: Asked) -> None:
+        """See CountingDatabase: its connections wait for each other in the server."""
+
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         """See CountingDatabase."""
         task = asyncio.get_running_loop().create_task(self._run(statement, values))

@@ -1,7 +1,10 @@
 """Counters in a small SQLite file of their own, shared by all processes of one machine.
 
-A statement takes some 15 µs and is run on the event loop itself: handing it to a thread would cost 40 times as much. So
-nothing here may wait on the loop. A file that another process holds is tried again after sleeps, and the log is copied
+A statement takes some 15 µs and is run on the event loop itself: handing it to a thread would cost 40 times as much.
+Most of that is its commit, which takes several times as long among other work; so reservations that come in one turn of
+the loop share one (`quota_crowd`), and are acknowledged after it.
+
+Nothing here may wait on the loop. A file that another process holds is tried again after sleeps, and the log is copied
 into the file (which waits for the disk) by the thread that looks. `synchronous` is NORMAL: a commit is safe from the
 process's death as soon as it is made, and from a power cut some seconds later. For counters of one day that is enough:
 what a power cut takes, an upstream's 429 gives back; a disk's 10 ms for every request would not be given back.
@@ -11,6 +14,7 @@ import asyncio
 import contextlib
 import sqlite3
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from pointsman.core.control_errors import ControlError
@@ -18,6 +22,7 @@ from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.quota_book import DayCount
 from pointsman.store import quota_statements as statements
 from pointsman.store.problems import HELD, problem_of
+from pointsman.store.quota_crowd import Crowd, Place
 from pointsman.store.quota_ledger import PATIENCE_SECONDS, Abandoned, Asked, Rows, Seen, SqlQuotaLedger, Values
 from pointsman.store.sqlite_file import OpenedFile, prepare_file
 
@@ -28,6 +33,7 @@ LONG_LOG_BYTES = 4 << 20
 """What is written ahead is copied into the file beyond this: some 2,000 reservations."""
 LONGEST_LOG_BYTES = 64 << 20
 """Beyond this, writers are made to wait for it, so that the log can begin anew."""
+_BEGIN_ANEW = "remove it, its -wal and its -shm: what was used of today's quotas is then counted from 0"
 _FIRST_SLEEP_SECONDS = 0.001
 _LONGEST_SLEEP_SECONDS = 0.02
 _COUNT_MORE = statements.numbered(statements.COUNT_MORE, statements.RESERVE_VALUES)
@@ -40,8 +46,11 @@ class SqliteCounting:
         self._path = path
         self._file = OpenedFile(path)
         self._problem: str | None = None
+        self._is_held = False
+        """Somebody has waited in vain: whoever comes after them waits no more, until a statement is taken."""
         self._looking = threading.Lock()
         self._counted: tuple[int, int, int] = (0, 0, 0)
+        self._crowd = Crowd(self._count_together)
         # Opening reads the file, which another worker may be making at this moment; only later must nothing wait.
         self._own = _connect(path, PATIENCE_SECONDS)
         try:
@@ -62,7 +71,29 @@ class SqliteCounting:
             cursor = self._own.execute(_COUNT_MORE, asked)
         except sqlite3.Error:  # held, full or broken: `run` waits, or tells it
             return None
+        self._is_held = False
         return DayCount._make(self._counted) if cursor.rowcount else None
+
+    def join_crowd(self, asked: Asked) -> Place | None:
+        """See CountingDatabase."""
+        return self._crowd.join(asked)
+
+    def _count_together(self, crowd: Sequence[Asked]) -> Sequence[DayCount | None]:
+        """In one transaction: all places that are told are on record, or none is."""
+        if len(crowd) == 1 or self._problem is not None:
+            return [self.count_at_once(asked) for asked in crowd]
+        try:
+            self._own.execute("BEGIN IMMEDIATE")
+            counts = [
+                DayCount._make(self._counted) if self._own.execute(_COUNT_MORE, asked).rowcount else None
+                for asked in crowd
+            ]
+            self._own.execute("COMMIT")
+        except sqlite3.Error:  # as in `count_at_once`
+            with contextlib.suppress(sqlite3.Error):
+                self._own.rollback()
+            return [None] * len(crowd)
+        return counts
 
     def _note(self, daily: int, minute: int, minutely: int) -> int:
         self._counted = (daily, minute, minutely)
@@ -74,7 +105,10 @@ class SqliteCounting:
             raise LedgerUnavailable(self._problem)
         rows = self._run(statement, values)
         if rows is not None:
+            self._is_held = False
             return rows
+        if self._is_held:
+            raise LedgerUnavailable(_text(HELD))
         loop = asyncio.get_running_loop()
         end = loop.time() + PATIENCE_SECONDS
         sleep = _FIRST_SLEEP_SECONDS
@@ -88,6 +122,7 @@ class SqliteCounting:
         except asyncio.CancelledError:
             abandoned(None)
             raise
+        self._is_held = True
         raise LedgerUnavailable(_text(HELD))
 
     def _run(self, statement: str, values: Values) -> Rows | None:
@@ -169,7 +204,7 @@ async def open_sqlite_ledger(path: Path, now: float, busy_seconds: float = 5.0) 
 
 
 def _prepare(path: Path, busy_seconds: float) -> None:
-    prepare_file(path, busy_seconds, PAGE_BYTES)
+    prepare_file(path, busy_seconds, PAGE_BYTES, mend=_BEGIN_ANEW)
     try:
         with contextlib.closing(_connect(path, busy_seconds)) as connection:
             for statement in statements.TABLES:

@@ -17,6 +17,7 @@ LARGEST_CHECKED_BYTES = 256 << 20
 """A larger file is not read through at the start; 256 MiB take about a second."""
 PAGE_BYTES = 4096
 """SQLite's own choice."""
+_RESTORE = "restore it from a backup, or set database_url to another file"
 _HEADER = b"SQLite format 3\x00"
 
 
@@ -48,15 +49,17 @@ class OpenedFile:
         raise StoreUnavailable(f"{what}; {then}{made}")
 
 
-def prepare_file(path: Path, busy_seconds: float, page_bytes: int = PAGE_BYTES) -> None:
+def prepare_file(path: Path, busy_seconds: float, page_bytes: int = PAGE_BYTES, mend: str = _RESTORE) -> None:
     """See to a database that can be used, by its owner only; a new one has pages of that size. Blocks.
+
+    `mend` is what to do about a damaged file, or one of another program.
 
     A file that exists is never replaced, whatever it holds. Raises StoreRefused, StoreUnavailable, StoreFull.
     """
     try:
         if not path.exists():
             _make(path, page_bytes)
-        _check_header(path)
+        _check_header(path, mend)
         _tighten(path)
     except sqlite3.Error as error:
         problem: ControlError = problem_of(error)
@@ -65,7 +68,7 @@ def prepare_file(path: Path, busy_seconds: float, page_bytes: int = PAGE_BYTES) 
             f"the database file {path} cannot be used: {error.strerror}; check that the gateway's user owns it"
         )
     else:
-        return _check(path, busy_seconds)
+        return _check(path, busy_seconds, mend)
     raise problem
 
 
@@ -77,8 +80,8 @@ def _make(path: Path, page_bytes: int) -> None:
     try:
         with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA page_size = {page_bytes}")  # first: what writes a page settles it
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA page_size = {page_bytes}")
             # Stays in the file. Changed later, it would have to wait for every other connection.
             connection.execute("PRAGMA journal_mode = WAL")
         with contextlib.suppress(FileExistsError):
@@ -89,18 +92,16 @@ def _make(path: Path, page_bytes: int) -> None:
     sync_directory(path.parent)
 
 
-def _check_header(path: Path) -> None:
+def _check_header(path: Path, mend: str) -> None:
     with open(path, "rb", opener=_open_at_once) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise StoreRefused(f"{path} is not a file; set database_url to one")
         header = file.read(100)
     if header[: len(_HEADER)] != _HEADER or len(header) < 100:
-        raise StoreRefused(
-            f"{path} is damaged or no database; restore it from a backup, or set database_url to another file"
-        )
+        raise StoreRefused(f"{path} is damaged or no database; {mend}")
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise StoreRefused(f"{path} is another program's database; set database_url to another file")
+        raise StoreRefused(f"{path} is another program's database; {mend}")
 
 
 def _open_at_once(name: str, flags: int) -> int:
@@ -115,7 +116,7 @@ def _tighten(path: Path) -> None:
                 name.chmod(0o600)
 
 
-def _check(path: Path, busy_seconds: float) -> None:
+def _check(path: Path, busy_seconds: float, mend: str) -> None:
     problem: ControlError | None = None
     complaint = ""
     try:
@@ -134,4 +135,4 @@ def _check(path: Path, busy_seconds: float) -> None:
     if problem is not None:
         raise problem
     if complaint not in ("", "ok"):
-        raise StoreRefused(f"the database file {path} is damaged; nothing was changed: restore it from a backup")
+        raise StoreRefused(f"the database file {path} is damaged, and nothing was changed; {mend}")

@@ -88,29 +88,50 @@ Pieces = tuple[bytes | memoryview, ...]
 """A body in pieces; the large ones are views, since a copy of 200 KiB costs as much as a small request."""
 
 
+Place = tuple[int, int]
+"""Where a body's `model` value begins and ends. `(at, at)`: it has none, and a member is to be inserted there."""
+UNCHANGED: Place = (0, 0)
+"""Of a body that is no JSON."""
+
+
 def splice_model(body: bytes, model: bytes, key_limit: int) -> Pieces:
     """The body, in pieces, with its top-level `model` value replaced by `model` (JSON bytes), or inserted.
 
-    A body that is not JSON is returned as it is: see `is_json_like`. Raises MalformedRequest for one that looks
-    like JSON and is not a UTF-8 object without a byte order mark, has two `model` keys, escaped spellings
-    included, or more than `key_limit` top-level keys.
+    A body that is not JSON is returned as it is: see `is_json_like`. Raises MalformedRequest as `find_model`.
+    """
+    return with_model(body, find_model(body, key_limit), model)
+
+
+def find_model(body: bytes, key_limit: int) -> Place:
+    """Where a model belongs. A body of 10 MiB takes up to a tenth of a second: find it once.
+
+    Raises MalformedRequest for a body that looks like JSON and is not a UTF-8 object without a byte order mark, has two
+    `model` keys, escaped spellings included, or more than `key_limit` top-level keys.
     """
     start = _end_of_space(body)
     if body[start : start + 1] != b"{":
         if is_json_like(body):
             raise MalformedRequest(_NOT_AN_OBJECT)
-        return (body,)
+        return UNCHANGED
     begin, end = _find_value(body, start, key_limit)
-    if begin:
+    return (begin, end) if begin else (start + 1, start + 1)
+
+
+def with_model(body: bytes, place: Place, model: bytes) -> Pieces:
+    """The body, in pieces, with `model` (JSON bytes) at the place that was found in it."""
+    begin, end = place
+    if not begin:
+        return (body,)
+    if begin < end:
         return body[:begin], model, memoryview(body)[end:]
-    empty = body[_end_of_space(body, start + 1)] == ord("}")
-    return body[: start + 1], b'"model":', model, b"" if empty else b",", memoryview(body)[start + 1 :]
+    empty = body[_end_of_space(body, begin)] == ord("}")
+    return body[:begin], b'"model":', model, b"" if empty else b",", memoryview(body)[begin:]
 
 
 def read_model(body: bytes) -> str | None:
     """The top-level `model` of a body; None when there is none, or the body is not JSON.
 
-    Raises MalformedRequest for what `splice_model` refuses, but for repeated keys, and for a model that is no string.
+    Raises MalformedRequest for what `find_model` refuses, but for repeated keys, and for a model that is no string.
     """
     start = _end_of_space(body)
     if body[start : start + 1] != b"{":

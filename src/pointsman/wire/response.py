@@ -268,7 +268,7 @@ def redacted_lines(head: ResponseHead, secret: Secret | None) -> list[bytes]:
 
 def redacted_head(head: ResponseHead, own: bytes, secret: Secret | None, *, length: int, keep_alive: bool) -> bytes:
     """Head of an answer whose body is replaced: the upstream's status and harmless fields, a JSON body of ours."""
-    lines = [b"HTTP/1.1 %d %b" % (head.status, _REASONS[head.status]), *redacted_lines(head, secret)]
+    lines = [b"HTTP/1.1 %d %b" % (head.status, _REASONS.get(head.status, b"Error")), *redacted_lines(head, secret)]
     lines.append(b"content-type: application/json")
     lines.append(b"content-length: %d" % length)
     if not keep_alive:
@@ -325,9 +325,15 @@ def json_answer(status: int, body: bytes, own: bytes, *, keep_alive: bool) -> by
     )
 
 
-def own_lines(request_id: str, attempts: int) -> bytes:
-    """The header lines that every response of ours has."""
-    return b"x-pointsman-request-id: %b\r\nx-pointsman-attempts: %d\r\n" % (request_id.encode("ascii"), attempts)
+def own_lines(request_id: str, attempts: int, route: str = "") -> bytes:
+    """The header lines that every response of ours has; with the route, where one is known."""
+    lines = b"x-pointsman-request-id: %b\r\nx-pointsman-attempts: %d\r\n" % (request_id.encode("ascii"), attempts)
+    return lines + b"x-pointsman-route: %b\r\n" % header_text(route) if route else lines
+
+
+def header_text(name: str) -> bytes:
+    """A name as a header value: anything but visible ASCII and spaces is escaped."""
+    return "".join(c if " " <= c <= "~" else f"\\u{ord(c):04x}" for c in name).encode("ascii")
 
 
 def error_event(protocol: str, reason: str) -> bytes:

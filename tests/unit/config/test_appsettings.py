@@ -12,6 +12,8 @@ from pointsman.config.appsettings import read_appsettings
 from pointsman.config.problems import SettingsError
 from pointsman.config.settings import Settings, load_settings
 from pointsman.core.route import RouteCandidate
+from pointsman.routing.members import member_of
+from pointsman.routing.rewrite import base_path
 
 HOME = {"HOME": "/home/op"}
 FILE = "appsettings.json"
@@ -103,6 +105,13 @@ def test_models_are_hidden_or_forwarded_as_the_file_says(text: str, forwards: bo
     assert route.forwards_model is forwards
 
 
+def test_a_base_url_is_followed_by_chat_completions_at_once(tmp_path: Path) -> None:
+    text = SHIPPED.replace("https://gemini.example/v1/", "https://models.example")
+    groq, gemini = (member_of(each, "") for each in load(tmp_path, text).records.providers[:2])
+    assert base_path(groq.candidate).join("/v1/chat/completions") == "/openai/v1/chat/completions"
+    assert base_path(gemini.candidate).join("/v1/chat/completions") == "/chat/completions"
+
+
 def test_hidden_models_need_a_model_of_each_provider(tmp_path: Path) -> None:
     section = _section().replace('"Providers"', '"HideModels": true, "Providers"')
     assert "provider a has no Model, and the route gives none; add Model to the provider" in told(tmp_path, section)[0]
@@ -168,6 +177,11 @@ def test_what_is_not_understood_is_a_warning(old: str, new: str, said: str, tmp_
         ('"Gemini"', '"GROQ"', ":15: provider GROQ: another provider has this name, in line 11; give each"),
         ('"Gemini"', '""', ":15: a provider: it has no name; add Name"),
         ('"openai_compatible"', '"Smoke"', ":15: provider Gemini: unknown Type smoke; the types are"),
+        (
+            '"InternalCategory": "RateLimit"',
+            '"Category": "RateLimit"',
+            ":13: provider Groq: a mapping: it has no InternalCat",
+        ),
         ('"RateLimit"', '"RateLimits"', ":13: provider Groq: a mapping: unknown InternalCategory rate_limits; did you"),
         ("m.gguf", "none.gguf", ":17: provider Local: ModelPath none.gguf: no such file; fetch the model"),
         ('"BaseUrl": "https://gemini.example/v1/", ', "", ":15: provider Gemini: it has no BaseUrl; add BaseUrl"),

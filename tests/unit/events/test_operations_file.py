@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -125,6 +126,21 @@ def test_a_line_that_a_crash_cut_does_not_spoil_the_next(tmp_path: Path) -> None
     assert [json.loads(each)["request_id"] for each in (whole, following)] == ["whole", "next"]
 
 
+def test_a_directory_that_was_removed_is_made_again_but_not_what_holds_it(tmp_path: Path) -> None:
+    directory = tmp_path / "disk" / "operations"
+    output, _ = files(directory)
+    output.prepare(NOVEMBER_30)
+    output.write(line(MIDNIGHT - 2, "a"))
+    shutil.rmtree(directory)
+    output.write(line(MIDNIGHT - 1, "b"))
+    assert ids(directory, NOVEMBER_30) == ["b"]
+    assert stat.S_IMODE(directory.stat().st_mode) & 0o027 == 0
+    shutil.rmtree(directory.parent)
+    output.write(line(MIDNIGHT - 1, "c"))
+    output.close()
+    assert not directory.parent.exists()
+
+
 def test_a_file_that_was_moved_away_is_made_anew(tmp_path: Path) -> None:
     output, _ = files(tmp_path)
     output.write(line(MIDNIGHT, "a"))
@@ -166,6 +182,18 @@ def test_a_full_disk_loses_whole_lines_and_tells_how_many_where_they_are_missing
     assert written[-1] == "after"
     assert [each["event"] for each in events][-2:] == ["events_dropped", "infer_started"]
     assert any("File too large" in each for each in said)
+
+
+def test_a_disk_that_is_full_when_it_starts_with_a_line_that_was_cut_is_no_reason_to_end(tmp_path: Path) -> None:
+    path = tmp_path / file_name(DECEMBER_1)
+    path.write_bytes(b"{" * 2000)
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    torn, *lines = path.read_text().splitlines()
+    assert torn == "{" * 2000
+    events = [json.loads(each) for each in lines]
+    assert [(each["event"], each.get("count")) for each in events] == [("events_dropped", 50), ("infer_started", None)]
+    assert done.stdout.startswith("50|")
 
 
 def test_a_directory_that_cannot_be_made_is_told_at_once(tmp_path: Path) -> None:

@@ -86,10 +86,12 @@ class Scripted:
     def __init__(self, outcomes: Sequence[Sequence[int | str]]) -> None:
         self._outcomes = [list(each) for each in outcomes]
         self.asked: list[int] = []
+        self.calls: list[Call] = []
 
     async def open(self, call: Call) -> Answer:
         number = int(call.candidate.model)
         self.asked.append(number)
+        self.calls.append(call)
         outcome = self._outcomes[number].pop(0)
         if outcome == 0:
             raise UpstreamUnavailable("refused")
@@ -161,6 +163,12 @@ def test_no_walk_asks_more_often_than_its_bound_nor_anybody_again_later(
     assert walked.record.attempts == len(asked)
     retried = [outcomes[number][0] for number in set(asked) if asked.count(number) == 2]
     assert all(isinstance(each, int) and each >= 500 for each in retried)
+
+
+def test_all_attempts_share_one_call_so_that_a_large_body_is_searched_once() -> None:
+    walked = walk([(500, 500), (429,), (200,)], fallback=False, quotas=[Quota()] * 3)
+    assert walked.backend.asked == [0, 0, 1, 2]
+    assert len(set(map(id, walked.backend.calls))) == 1
 
 
 @pytest.mark.guarantee("A12")

@@ -1,5 +1,7 @@
 """Pattern, plan and rewrite as pure functions; on sockets they are tested with the door."""
 
+from dataclasses import replace
+
 import pytest
 
 from pointsman.core.candidate import Candidate
@@ -8,7 +10,7 @@ from pointsman.core.errors import NoCompatibleRoute, NotConfigured, NotInference
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.routing.pattern import is_door, match_pattern
 from pointsman.routing.plan import select_candidate
-from pointsman.routing.rewrite import RequestTemplate, join_path
+from pointsman.routing.rewrite import BasePath, RequestTemplate, base_path
 from pointsman.wire.request import FieldValues
 
 
@@ -72,7 +74,26 @@ def test_the_first_candidate_that_fits_is_selected() -> None:
     ],
 )
 def test_paths_are_joined_with_one_v1(base: str, path: str, expected: str) -> None:
-    assert join_path(base, path) == expected
+    assert BasePath(base, is_whole=False).join(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://host/v1", "/v1/chat/completions"),
+        ("https://host", "/v1/chat/completions"),
+        ("https://host/api", "/api/v1/chat/completions"),
+        ("https://host/v1beta/openai", "/v1beta/openai/chat/completions"),
+        ("https://host/v1/openai", "/v1/openai/chat/completions"),
+        ("https://host/api/paas/v4", "/api/paas/v4/chat/completions"),
+        ("https://host/v4x", "/v4x/v1/chat/completions"),
+    ],
+)
+def test_an_openai_compatible_base_that_names_a_version_is_whole(url: str, expected: str) -> None:
+    named = replace(candidate(), provider_type="openai_compatible", endpoint=parse_endpoint(url))
+    assert base_path(named).join("/v1/chat/completions") == expected
+    whole = replace(named, base_is_whole=True)
+    assert base_path(whole).join("/v1/chat/completions") == parse_endpoint(url).path + "/chat/completions"
 
 
 def test_a_large_body_follows_its_head_in_pieces_of_its_own() -> None:

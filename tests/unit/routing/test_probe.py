@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pointsman.core.candidate import Candidate
 from pointsman.core.endpoint import parse_endpoint
 from pointsman.core.profiles import known_provider_types, profile_for
 from pointsman.core.secret import Secret
@@ -330,7 +331,7 @@ def test_a_redirect_has_a_next_step_of_its_own() -> None:
     ],
 )
 def test_the_probed_url_is_the_one_that_requests_go_to(base: str, url: str) -> None:
-    assert probed_url(parse_endpoint(base), PATH) == url
+    assert probed_url(Candidate("r", parse_endpoint(base), "m", ()), PATH) == url
 
 
 def test_an_answer_of_any_bytes_is_judged() -> None:

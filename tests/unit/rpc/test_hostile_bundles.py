@@ -10,7 +10,7 @@ from pointsman.core.event_kinds import INFER_COMPLETED, ROUTE_LEFT_OUT, UPSTREAM
 from pointsman.events.human_line import human_line
 from pointsman.events.ocsf import ocsf_line
 from pointsman.events.record import Record, RoutesState
-from pointsman.routing.rewrite import RequestTemplate, join_path
+from pointsman.routing.rewrite import RequestTemplate, base_path
 from pointsman.rpc.convert import bundle_from
 from pointsman.rpc.gen import inference_pb2
 from pointsman.wire.request import FieldValues
@@ -71,6 +71,6 @@ def check_request(candidate: Candidate) -> None:
     template = RequestTemplate(candidate, key, candidate.endpoint.authority)
     (request,) = template.encode("GET", "/v1/models", FieldValues(), ())
     lines = bytes(request).split(b"\r\n")
-    assert lines[0] == f"GET {join_path(candidate.endpoint.path, '/v1/models')} HTTP/1.1".encode()
+    assert lines[0] == f"GET {base_path(candidate).join('/v1/models')} HTTP/1.1".encode()
     assert len(lines) <= 6  # host, key, the profile's version, and the end
     assert not any(separator in line for line in lines for separator in (b"\r", b"\n", b"\0"))

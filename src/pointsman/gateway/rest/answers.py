@@ -17,6 +17,8 @@ from pointsman.gateway.providers import Deletion
 from pointsman.gateway.providers import ProviderPage as Page
 from pointsman.gateway.routes import RouteChange
 
+_FROM_FILE = "The gateway's configuration file defines it, and no call changes it; false: it is stored."
+
 
 class _Answer(BaseModel):
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -43,6 +45,7 @@ class ProviderAnswer(_Answer):
     type: str
     credentials: dict[str, str] = Field(description=f"Names; every value is {REDACTED}.")
     config: dict[str, str]
+    from_file: bool = Field(description=_FROM_FILE)
     created_at: datetime
     updated_at: datetime
 
@@ -55,6 +58,7 @@ class ProviderAnswer(_Answer):
             type=provider.type,
             credentials=dict.fromkeys(sorted(provider.credentials), REDACTED),
             config=dict(provider.config),
+            from_file=provider.from_file,
             created_at=_time(provider.created_at),
             updated_at=_time(provider.updated_at),
         )
@@ -110,6 +114,7 @@ class _Route(_Answer):
     request_timeout_seconds: int
     target: str = Field(description="Of an alias: the route that it leads to.")
     via_gateway: bool
+    from_file: bool = Field(description=_FROM_FILE)
     version: int = Field(description="Grows with every change.")
 
 

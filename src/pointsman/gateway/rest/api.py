@@ -1,5 +1,6 @@
 """The paths of the control API as one ASGI application, and its OpenAPI document."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,21 @@ from pointsman.gateway.rest.watching import add_watching
 from pointsman.gateway.watching import Watching
 
 DOCUMENT_PATH = f"{BASE}/openapi.json"
+
+
+class DocumentEndpoint:
+    """The OpenAPI document, made when it is first asked for: it costs much, and most gateways are never asked."""
+
+    def __init__(self, api: FastAPI, version: str) -> None:
+        self._api = api
+        self._version = version
+        self._made: dict[str, Any] | None = None
+
+    async def get(self) -> Response:
+        """The document. In a thread, since requests of the data listener share this one."""
+        if self._made is None:
+            self._made = await asyncio.to_thread(document, self._api, self._version)
+        return JSONResponse(self._made)
 
 
 def build_api(
@@ -58,12 +74,7 @@ def build_api(
     _add(api, "POST", f"{BASE}/explain", explaining, operation_id="explain", route_class_override=ExplainRoute)
     if watching is not None:
         add_watching(api, watching)
-    made = document(api, version)
-
-    async def openapi() -> Response:
-        return JSONResponse(made)
-
-    _add(api, "GET", DOCUMENT_PATH, openapi, include_in_schema=False)
+    _add(api, "GET", DOCUMENT_PATH, DocumentEndpoint(api, version).get, include_in_schema=False)
     return api
 
 

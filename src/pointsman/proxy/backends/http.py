@@ -10,9 +10,9 @@ from pointsman.core.secret import Secret
 from pointsman.proxy.call import Call
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.upstream.exchange import Exchange, Patience, StaleConnection
-from pointsman.proxy.upstream.pool import Origin, OriginPool, Pool
+from pointsman.proxy.upstream.pool import ConnectionRefused, Origin, OriginPool, Pool
 from pointsman.routing.rewrite import RequestTemplate
-from pointsman.wire.json_model import Pieces, splice_model
+from pointsman.wire.json_model import Pieces, with_model
 
 _WORKING_SHARE = 0.01
 """An engine that used less of a core than this was not reading a prompt, only waiting for work."""
@@ -60,9 +60,9 @@ def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> list[b
     if method == "GET" and not call.body:
         pieces: Pieces = ()
     else:
-        pieces = splice_model(call.body, template.model, limits.json_keys)
-        if call.keeps_model:  # it may be spelled with escapes
-            pieces = (call.body,)
+        place = call.place_of_model(limits.json_keys)
+        # A name that is kept may be spelled with escapes.
+        pieces = (call.body,) if call.keeps_model else with_model(call.body, place, template.model)
     return template.encode(method, call.path, call.head.values, pieces)
 
 
@@ -94,6 +94,8 @@ class EngineLine:
     key: Secret
     cpu_seconds: Callable[[], float]
     """CPU time it has used; while that grows it is at work on the prompt, and worth waiting for."""
+    until_dead: Callable[[], Awaitable[None]]
+    """Returns when it has ended, or when it evidently will not."""
 
 
 class EngineBackend:
@@ -110,6 +112,14 @@ class EngineBackend:
     async def open(self, call: Call) -> Exchange:
         """Start the engine if need be, then call it."""
         line = await self._find_engine(call.candidate)
+        try:
+            return await self._open(call, line)
+        except ConnectionRefused:
+            # It is dying: its socket goes a moment before its process does. Nothing was sent.
+            await line.until_dead()
+        return await self._open(call, await self._find_engine(call.candidate))
+
+    async def _open(self, call: Call, line: EngineLine) -> Exchange:
         template = RequestTemplate(call.candidate, line.key.reveal(), "localhost")
         origin = self._pool.origin(Origin("engine", 0, unix_socket=line.socket_path))
         request = encode_call(call, template, self._limits)

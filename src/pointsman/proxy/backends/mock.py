@@ -12,7 +12,6 @@ from pointsman.core.limits import Limits
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.proxy.call import Call
 from pointsman.proxy.upstream.exchange import BodySink
-from pointsman.wire.json_model import splice_model
 from pointsman.wire.response import ResponseHead
 
 _CREATED = 1_700_000_000
@@ -28,7 +27,7 @@ class MockBackend:
     async def open(self, call: Call) -> "MockResponse":
         """The canned answer. The request body is held to the same rules as a real one's."""
         if call.head.method != "GET":
-            splice_model(call.body, b'""', self._limits.json_keys)
+            call.place_of_model(self._limits.json_keys)
         return MockResponse(msgspec.json.encode(_answer(call.protocol, call.candidate)))
 
 

@@ -14,6 +14,10 @@ from pointsman.proxy.upstream.connection import UpstreamConnection
 from pointsman.proxy.upstream.resolve import Resolver
 
 
+class ConnectionRefused(UpstreamUnavailable):
+    """Nobody listens at a local engine's socket."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """What a connection is kept for: two requests share one only when all of this is equal."""
@@ -91,6 +95,8 @@ class OriginPool:
                     await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
         except TimeoutError:
             raise UpstreamUnavailable(f"no connection to {origin.host}:{origin.port} in time") from None
+        except ConnectionRefusedError as error:  # resolved addresses have an error of their own
+            raise ConnectionRefused(f"cannot connect: {error.strerror or error}") from None
         except OSError as error:
             raise UpstreamUnavailable(f"cannot connect: {error.strerror or error}") from None
         except BaseException:

@@ -38,6 +38,7 @@ class Route(_message.Message):
     REQUEST_TIMEOUT_SECS_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     VIA_GATEWAY_FIELD_NUMBER: _builtins.int
+    FROM_FILE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     kind: _builtins.str
     """direct, chain or alias."""
@@ -59,6 +60,8 @@ class Route(_message.Message):
     """Of an alias: the named route that it leads to. Its other fields are empty."""
     via_gateway: _builtins.bool
     """Of a direct route: whether sandboxes reach it through the gateway's data listener."""
+    from_file: _builtins.bool
+    """The gateway's configuration file defines it, so no command changes it."""
     @_builtins.property
     def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteCandidate]:
         """Of a chain; its provider_name and model are empty."""
@@ -79,10 +82,11 @@ class Route(_message.Message):
         request_timeout_secs: _builtins.int = ...,
         target: _builtins.str = ...,
         via_gateway: _builtins.bool = ...,
+        from_file: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "fallback", b"fallback", "kind", b"kind", "model", b"model", "name", b"name", "problem", b"problem", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "target", b"target", "timeout_secs", b"timeout_secs", "version", b"version", "via_gateway", b"via_gateway"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "fallback", b"fallback", "from_file", b"from_file", "kind", b"kind", "model", b"model", "name", b"name", "problem", b"problem", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "target", b"target", "timeout_secs", b"timeout_secs", "version", b"version", "via_gateway", b"via_gateway"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

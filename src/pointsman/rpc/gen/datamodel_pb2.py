@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!pointsman/rpc/gen/datamodel.proto\x12\x16openshell.datamodel.v1\"\x9b\x02\n\x08Provider\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x46\n\x0b\x63redentials\x18\x04 \x03(\x0b\x32\x31.openshell.datamodel.v1.Provider.CredentialsEntry\x12<\n\x06\x63onfig\x18\x05 \x03(\x0b\x32,.openshell.datamodel.v1.Provider.ConfigEntry\x1a\x32\n\x10\x43redentialsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!pointsman/rpc/gen/datamodel.proto\x12\x16openshell.datamodel.v1\"\xaf\x02\n\x08Provider\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x46\n\x0b\x63redentials\x18\x04 \x03(\x0b\x32\x31.openshell.datamodel.v1.Provider.CredentialsEntry\x12<\n\x06\x63onfig\x18\x05 \x03(\x0b\x32,.openshell.datamodel.v1.Provider.ConfigEntry\x12\x12\n\tfrom_file\x18\xe8\x07 \x01(\x08\x1a\x32\n\x10\x43redentialsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,9 +36,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PROVIDER_CONFIGENTRY']._loaded_options = None
   _globals['_PROVIDER_CONFIGENTRY']._serialized_options = b'8\001'
   _globals['_PROVIDER']._serialized_start=62
-  _globals['_PROVIDER']._serialized_end=345
-  _globals['_PROVIDER_CREDENTIALSENTRY']._serialized_start=248
-  _globals['_PROVIDER_CREDENTIALSENTRY']._serialized_end=298
-  _globals['_PROVIDER_CONFIGENTRY']._serialized_start=300
-  _globals['_PROVIDER_CONFIGENTRY']._serialized_end=345
+  _globals['_PROVIDER']._serialized_end=365
+  _globals['_PROVIDER_CREDENTIALSENTRY']._serialized_start=268
+  _globals['_PROVIDER_CREDENTIALSENTRY']._serialized_end=318
+  _globals['_PROVIDER_CONFIGENTRY']._serialized_start=320
+  _globals['_PROVIDER_CONFIGENTRY']._serialized_end=365
 # @@protoc_insertion_point(module_scope)

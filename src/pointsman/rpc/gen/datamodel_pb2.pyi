@@ -69,11 +69,14 @@ class Provider(_message.Message):
     TYPE_FIELD_NUMBER: _builtins.int
     CREDENTIALS_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
+    FROM_FILE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     name: _builtins.str
     """Unique within an account; empty in a create request lets the gateway choose."""
     type: _builtins.str
     """For example openai, anthropic, nvidia. Fixed once the record exists."""
+    from_file: _builtins.bool
+    """An addition of ours, far from the published numbers: the gateway's configuration file defines it, no command does."""
     @_builtins.property
     def credentials(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Values travel towards the gateway only; every answer carries REDACTED in their place."""
@@ -88,10 +91,11 @@ class Provider(_message.Message):
         type: _builtins.str = ...,
         credentials: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         config: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        from_file: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "credentials", b"credentials", "id", b"id", "name", b"name", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "credentials", b"credentials", "from_file", b"from_file", "id", b"id", "name", b"name", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
