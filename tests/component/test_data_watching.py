@@ -24,7 +24,8 @@ from tests.support.data_door import DataDoor
 from tests.support.descriptors import open_at
 from tests.support.dialects import Say
 from tests.support.door import candidate
-from tests.support.gateway_process import GatewayProcess, fetch, free_ports
+from tests.support.gateway_process import GatewayProcess, fetch
+from tests.support.ports import free_ports
 from tests.support.raw_client import Answer
 from tests.support.scripted_model import ScriptedModel
 from tests.support.watched_api import DAY, Watched
@@ -212,7 +213,7 @@ def test_a_gateway_with_inferrouters_configuration_has_them_for_the_providers_of
         section = {"HideModels": True, "Providers": [{**provider, "DailyRequestLimit": 9}], "FinalFallback": fallback}
         config = tmp_path / "appsettings.json"
         config.write_text(json.dumps({"InferRouter": section}))
-        gateway = GatewayProcess(tmp_path / "data", free_ports(), f"--config={config}")
+        gateway = GatewayProcess(tmp_path / "data", free_ports(3), f"--config={config}")
         gateway.start({"GROQ_API_KEY_FILE": str(tmp_path / "missing")})
         try:
             port = gateway.ports["data"]

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.answering_upstream import AnsweringUpstream
+from tests.support.ports import free_ports
 from tests.support.processes import following_process
 from tests.support.raw_client import RawClient, post
-from tests.support.serving_gateway import ServingGateway, free_ports, serving_gateway
+from tests.support.serving_gateway import ServingGateway, serving_gateway
 from tests.support.upstream import Upstream
 from tests.support.watched import wait_until
 
@@ -143,7 +144,7 @@ def test_a_loop_is_told_in_the_words_of_its_dialect(open_: ServingGateway, upstr
 
 @pytest.mark.guarantee("L3")
 def test_two_gateways_that_point_at_each_other_end(tmp_path: Path) -> None:
-    with serving_gateway(tmp_path / "a") as first, serving_gateway(tmp_path / "b", ports=free_ports()) as second:
+    with serving_gateway(tmp_path / "a") as first, serving_gateway(tmp_path / "b", ports=free_ports(3)) as second:
         for one, other in ((first, second), (second, first)):
             one.provide("peer", other.data_url)
             chain(one, "ring", "peer=ring")

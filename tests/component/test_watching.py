@@ -19,7 +19,8 @@ from pointsman.proxy.live_quotas import LiveQuota
 from tests.support.canary import KEY
 from tests.support.chain_requests import MIDNIGHT, Journal, a_day_with_an_outage
 from tests.support.descriptors import open_paths
-from tests.support.gateway_process import GatewayProcess, NotStarted, fetch, free_ports
+from tests.support.gateway_process import GatewayProcess, NotStarted, fetch
+from tests.support.ports import free_ports
 from tests.support.rest import BEARER, RunningApi, rest_api
 from tests.support.watched_api import Watched, watched_api
 
@@ -206,7 +207,7 @@ def test_a_journal_that_nobody_reads_keeps_nothing() -> None:
 
 
 def test_a_gateway_is_watched_by_its_admin(tmp_path: Path) -> None:
-    gateway = GatewayProcess(tmp_path / "data", free_ports())
+    gateway = GatewayProcess(tmp_path / "data", free_ports(3))
     gateway.start()
     try:
         token = gateway.token_file.read_text().strip()
@@ -224,7 +225,7 @@ def test_a_gateway_whose_log_has_no_directory_says_so_and_does_not_start(tmp_pat
     data = tmp_path / "data"
     data.mkdir(mode=0o700)
     (data / "operations").write_text("")
-    gateway = GatewayProcess(data, free_ports())
+    gateway = GatewayProcess(data, free_ports(3))
     with pytest.raises(NotStarted):
         gateway.start()
     assert any("operation log" in line and "directory" in line for line in gateway.lines), gateway.lines

@@ -1,11 +1,9 @@
 """A real `pointsman gateway` that keeps its ports, so that it can be ended in any way and started again."""
 
-import contextlib
 import http.client
 import os
 import re
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -126,10 +124,3 @@ def fetch(port: int, path: str, token: str) -> tuple[int, bytes]:
     answer = response.status, response.read()
     connection.close()
     return answer
-
-
-def free_ports() -> list[int]:
-    """For the listeners, in their order."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
-        return [each.getsockname()[1] for each in sockets]

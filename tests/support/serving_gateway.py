@@ -11,17 +11,11 @@ from typing import Any
 from tests.support.canary import KEY
 from tests.support.client_commands import run_client
 from tests.support.gateway_process import LISTENERS, GatewayProcess
+from tests.support.ports import free_ports
 from tests.support.raw_client import Answer, RawClient
 
 CHAT = "/v1/chat/completions"
 COLUMNS = "account, route, provider, model, status, prompt_tokens, completion_tokens, attempts, key_name"
-
-
-def free_ports() -> list[int]:
-    """For each of a gateway's listeners."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in LISTENERS]
-        return [each.getsockname()[1] for each in sockets]
 
 
 class ServingGateway(GatewayProcess):
@@ -72,7 +66,7 @@ class ServingGateway(GatewayProcess):
 @contextlib.contextmanager
 def serving_gateway(directory: Path, *options: str, ports: list[int] | None = None) -> Iterator[ServingGateway]:
     """Started, and ended with its block."""
-    gateway = ServingGateway(directory, ports or free_ports(), *options)
+    gateway = ServingGateway(directory, ports or free_ports(len(LISTENERS)), *options)
     gateway.start()
     try:
         yield gateway

@@ -14,12 +14,10 @@ from pointsman.core.control_errors import NotPossibleNow
 from pointsman.core.errors import RouterError, UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, KIB
 from pointsman.core.route import ValidatedEndpoint
+from pointsman.gateway.own_upstreams import own_upstreams
 from pointsman.proxy.backends.http import HttpBackend
 from pointsman.proxy.call import Call, Response
 from pointsman.proxy.relay import Collector
-from pointsman.proxy.sweep import Sweep
-from pointsman.proxy.upstream.pool import Pool
-from pointsman.proxy.upstream.resolve import Resolver
 from pointsman.routing.probe import (
     Answer,
     Failure,
@@ -86,16 +84,8 @@ class Prober:
             response_header_seconds=self._limits.seconds,
             response_body_bytes=self._limits.body_bytes,
         )
-        loop = asyncio.get_running_loop()
-        sweep = Sweep(loop, limits.sweep_seconds, loop.time)
-        resolver = Resolver()
-        pool = Pool(limits, sweep, resolver)
-        try:
-            yield HttpBackend(pool, limits, sweep)
-        finally:
-            pool.close()
-            resolver.close()
-            sweep.close()
+        with own_upstreams(limits) as backend:
+            yield backend
 
     async def _send(self, probe: Probe, candidate: Candidate, backend: HttpBackend) -> Failure | None:
         seconds = min(candidate.timeout_seconds or self._limits.seconds, self._limits.seconds)

@@ -19,11 +19,9 @@ from pointsman.core.errors import RouterError, UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, KIB
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.core.provider import Provider
+from pointsman.gateway.own_upstreams import own_upstreams
 from pointsman.proxy.backends.http import HttpBackend
 from pointsman.proxy.call import Call
-from pointsman.proxy.sweep import Sweep
-from pointsman.proxy.upstream.pool import Pool
-from pointsman.proxy.upstream.resolve import Resolver
 from pointsman.routing.members import member_of
 from pointsman.routing.resolve import Unresolvable
 from pointsman.store.interface import Store
@@ -232,14 +230,5 @@ def _word(status: int) -> str:
 @contextmanager
 def upstreams(limits: HealthLimits) -> Iterator[HttpBackend]:
     """The data plane's path to upstreams, with connections of its own that end with it."""
-    bounds = replace(DEFAULT_LIMITS, response_body_bytes=limits.body_bytes)
-    loop = asyncio.get_running_loop()
-    sweep = Sweep(loop, bounds.sweep_seconds, loop.time)
-    resolver = Resolver()
-    pool = Pool(bounds, sweep, resolver)
-    try:
-        yield HttpBackend(pool, bounds, sweep)
-    finally:
-        pool.close()
-        resolver.close()
-        sweep.close()
+    with own_upstreams(replace(DEFAULT_LIMITS, response_body_bytes=limits.body_bytes)) as backend:
+        yield backend
