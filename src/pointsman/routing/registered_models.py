@@ -24,7 +24,7 @@ def route_of_model(model: AiModel) -> Route:
 
 
 def target_of_model(model: AiModel, runner: Runner | None) -> Target:
-    """What is called for it. `runner`: of a runner's model its record, None when that is gone. Raises NotPossibleNow."""
+    """What is called for it. `runner`: its record, None when that is gone. Raises NotPossibleNow."""
     if model.endpoint_type != ON_RUNNER or model.runner_id is None:
         raise NotPossibleNow(f"model {model.alias} is direct, which is not served yet")
     if runner is None:
