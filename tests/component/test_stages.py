@@ -11,15 +11,14 @@ from pointsman.core.errors import UpstreamUnavailable
 from pointsman.core.model_errors import InvalidKey
 from pointsman.core.model_table import ModelTable
 from pointsman.events.record import Record
-from pointsman.proxy.stages import NO_STAGES, After, Before, Stages
-from pointsman.wire.request import Request
+from pointsman.proxy.stages import NO_STAGES, After, Before, Passage, Stages
 from tests.support.data_door import DataDoor
 from tests.support.door import candidate
 from tests.support.raw_client import Answer, post
 from tests.support.upstream import Upstream
 
 BEFORE = ("authorize", "budget_reserve", "request_policy", "context")
-AFTER = ("response_policy", "usage_record")
+AFTER = ("budget_settle", "receipt", "usage_record")
 
 
 class Staged:
@@ -35,16 +34,24 @@ class Staged:
         self.asked: list[str] = []
         self.ended: queue.Queue[Record] = queue.Queue()
         self.refusing = ""
+        self.body = b""
+        """What the last stage before the attempts sends instead; empty for what came."""
         self.error: Exception = InvalidKey("not today")
         self.waiting: asyncio.Event | None = None
         before = {name: self._before(name) for name in BEFORE}
-        self.door.stages = Stages(**before, response_policy=self._after("response_policy"), usage_record=self._last)
+        after = {name: self._after(name) for name in AFTER[:-1]}
+        self.door.stages = Stages(
+            before["authorize"], before["budget_reserve"], before["request_policy"], before["context"], None,
+            after["budget_settle"], after["receipt"], self._last,
+        )  # fmt: skip
 
     def _before(self, name: str) -> Before:
-        async def ask(request: Request, record: Record) -> None:
-            assert record.route
-            assert request.body
+        async def ask(passage: Passage) -> None:
+            assert passage.record.route
+            assert passage.body
             self.asked.append(name)
+            if name == "context" and self.body:
+                passage.body, passage.notes.own_lines = self.body, b"x-pointsman-policy: trimmed\r\n"
             if name == self.refusing:
                 if self.waiting is not None:
                     await self.waiting.wait()
@@ -151,3 +158,14 @@ def test_what_is_refused_by_its_head_reaches_no_stage(staged: Staged) -> None:
 
 def test_stages_that_are_not_there_are_not_asked() -> None:
     assert (NO_STAGES.before, NO_STAGES.after) == ((), ())
+
+
+def test_a_stage_may_put_another_body_in_the_place_of_the_clients(staged: Staged, upstream: Upstream) -> None:
+    staged.body = b'{"model": "x", "n": 1}'
+    with staged.door.connect() as client:
+        client.send(post(b'{"model": "fast", "n": 2}'))
+        peer = upstream.accept()
+        assert json.loads(peer.request().body) == {"model": "real-model", "n": 1}
+        peer.respond()
+        assert client.answer().value(b"x-pointsman-policy") == b"trimmed"
+    assert staged.ended.get(timeout=10).status == 200

@@ -30,6 +30,8 @@ from pointsman.core.event_kinds import (
     UPSTREAM_FAILED,
     EventKind,
 )
+from pointsman.core.policy import PolicyHit
+from pointsman.core.price import Tokens
 from pointsman.wire.usage import TokenUsage
 
 Peer = tuple[str, int] | None
@@ -67,6 +69,26 @@ class OperationEnds(Protocol):
         """The client went away, or had to go."""
 
 
+class StageNotes:
+    """What a gateway's stages note of one request. Not a dataclass: on the hot path."""
+
+    __slots__ = ("hits", "hold", "own_lines", "policy_version", "saved_tokens", "tokens")
+
+    def __init__(self) -> None:
+        self.hold: object | None = None
+        """The places of budgets that it holds (`proxy.budgets.Hold`)."""
+        self.hits: tuple[PolicyHit, ...] = ()
+        """Rules that matched, of either side."""
+        self.policy_version = 0
+        """0 where there is none."""
+        self.saved_tokens = 0
+        """That context optimisation took out, reckoned."""
+        self.own_lines = b""
+        """Header lines of the answer besides the usual ones, each with its end: `x-pointsman-policy: …`."""
+        self.tokens: Tokens | None = None
+        """What it used, reckoned where nobody said; None while it runs, and for what was never sent."""
+
+
 class Record:
     """One request that matched. Not a dataclass: one is made per request, on the hot path.
 
@@ -87,6 +109,7 @@ class Record:
         "kind",
         "meter",
         "method",
+        "notes",
         "operation",
         "path",
         "protocol",
@@ -116,6 +139,8 @@ class Record:
         """Whom it was sent to; None while, or when, no route was chosen."""
         self.operation: OperationEnds | None = None
         """The operation log's account of it; None where there is no such log, and for what matched no route."""
+        self.notes: StageNotes | None = None
+        """None where there are no stages, and for what was refused before them."""
         self.attempts = 0
         """Calls of upstreams so far."""
         self.is_answered = False

@@ -13,6 +13,7 @@ from pointsman.events.record import Record
 from pointsman.proxy.call import Response
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.relay import Collector, Relay
+from pointsman.proxy.stages import OnAnswer
 from pointsman.wire.engine_error import engine_error_body
 from pointsman.wire.response import error_body, header_text, own_lines, own_lines_of_two, redacted_head
 
@@ -25,6 +26,8 @@ class Answering:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.response_policy: OnAnswer | None = None
+        """What an answer's body goes through; None: nothing."""
         self._lines = CandidateCache(_candidate_lines)
 
     async def answer(
@@ -81,6 +84,8 @@ class Answering:
     def _begin(self, response: Response, candidate: Candidate, record: Record) -> bytes:
         record.status, record.is_answered = response.head.status, True
         own = own_lines(record.request_id, record.attempts) + self._lines.get(candidate)
+        if record.notes is not None:
+            own += record.notes.own_lines
         if record.is_fallback and candidate.endpoint.scheme == "gguf":
             own += b"x-pointsman-fallback: local\r\n"
         if response.head.ours and candidate.is_own_gateway:

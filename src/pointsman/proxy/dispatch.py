@@ -25,7 +25,7 @@ from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.ledger import QuotaLedger
 from pointsman.proxy.member_keys import MemberKeys
 from pointsman.proxy.reception import Admitted, Reception
-from pointsman.proxy.stages import NO_STAGES, Stages
+from pointsman.proxy.stages import NO_STAGES, Passage, Stages
 from pointsman.proxy.turns import Turns
 from pointsman.routing.pattern import dialect_of
 from pointsman.routing.strategies import NO_STATE, StrategyState
@@ -75,6 +75,7 @@ class Dispatcher:
     def pass_stages(self, stages: Stages) -> None:
         """Ask these around each request from now on."""
         self._before, self._after = stages.before, stages.after
+        self._answering.response_policy = stages.response_policy
 
     def admit(self, head: RequestHead) -> Admitted:
         """Decide from the head alone. Raises RouterError."""
@@ -144,8 +145,8 @@ class Dispatcher:
         target = admitted.choose(request.body)
         record.route = target.name if isinstance(target, Chain) else target.route
         operation = self._told(record, target.fallback if isinstance(target, Chain) else None)
-        for stage in self._before:
-            await stage(request, record)
+        if self._before:
+            request = await self._passed(Passage(request, record, target))
         path = admitted.target.path + admitted.target.query
         if type(target) is Chain:
             if self._chains is None:
@@ -167,6 +168,13 @@ class Dispatcher:
             await self._answering.answer(response, candidate, request.head.minor, client, record)
         finally:
             response.close()
+
+    async def _passed(self, passage: Passage) -> Request:
+        """What is sent on of a request that every stage let pass. Raises RouterError."""
+        for stage in self._before:
+            await stage(passage)
+        request = passage.request
+        return request if passage.body is request.body else Request(request.head, passage.body)
 
     def _told(self, record: Record, fallback: Member | None) -> Operation | None:
         """The journal's account of a request that is accepted now."""

@@ -1,17 +1,53 @@
 """What a gateway does around each request of its data listener, in the order of DESIGN section 5.
 
-authorize, budget_reserve, request_policy, context, then the attempts, then response_policy, usage_record. Owns the
-order and that each is asked once; what a stage does is whoever's composes the gateway. The door has none.
+authorize, budget_reserve, request_policy, context, then the attempts, then response_policy, budget_settle, receipt,
+usage_record. Owns the order and that each is asked once; what a stage does is whoever's composes the gateway. The door
+has none.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from pointsman.events.record import Record
+from pointsman.core.model_table import Target
+from pointsman.events.record import Record, StageNotes
 from pointsman.wire.request import Request
+from pointsman.wire.response import ResponseHead
 
-Before = Callable[[Request, Record], Awaitable[None]]
+
+class BodyFilter(Protocol):
+    """Sees an answer's body on its way to the client, and may change it. Sans I/O."""
+
+    def receive(self, data: bytes) -> bytes:
+        """What may go on now of all that came; the rest is held, within the filter's bound. Raises Blocked."""
+
+    def finish(self) -> bytes:
+        """The body has ended: what was held. Raises Blocked."""
+
+
+class Blocked(Exception):
+    """A rule says that nothing more of an answer may pass. The text is for the client, and repeats nothing of it."""
+
+
+class Passage:
+    """One request on its way through the stages. Not a dataclass: one is made per request, on the hot path."""
+
+    __slots__ = ("body", "notes", "record", "request", "target")
+
+    def __init__(self, request: Request, record: Record, target: Target) -> None:
+        self.request = request
+        """As the client sent it."""
+        self.record = record
+        self.target = target
+        self.body = request.body
+        """What is sent on: a stage may put another in its place, whole, and says so in the notes."""
+        self.notes = record.notes = StageNotes()
+
+
+Before = Callable[[Passage], Awaitable[None]]
 """Asked when the route is known and nothing was sent. Raises RouterError to refuse; then no later one is asked."""
+OnAnswer = Callable[[Record, ResponseHead], BodyFilter | None]
+"""Asked when an answer is about to be the client's: what its body goes through. Must not wait."""
 After = Callable[[Record], None]
 """Told once per request of how it went, on every exit, refusals and cancellation included. Must not raise or wait."""
 
@@ -24,7 +60,9 @@ class Stages:
     budget_reserve: Before | None = None
     request_policy: Before | None = None
     context: Before | None = None
-    response_policy: After | None = None
+    response_policy: OnAnswer | None = None
+    budget_settle: After | None = None
+    receipt: After | None = None
     usage_record: After | None = None
 
     @property
@@ -36,7 +74,8 @@ class Stages:
     @property
     def after(self) -> tuple[After, ...]:
         """What stands behind them, in order."""
-        return tuple(stage for stage in (self.response_policy, self.usage_record) if stage is not None)
+        stages = (self.budget_settle, self.receipt, self.usage_record)
+        return tuple(stage for stage in stages if stage is not None)
 
 
 NO_STAGES = Stages()

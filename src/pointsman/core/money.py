@@ -1,0 +1,55 @@
+"""Amounts of money as whole numbers. Pure; which currency it is, is the operator's affair, and the same everywhere."""
+
+from decimal import Decimal, InvalidOperation
+
+NANO = 1_000_000_000
+"""An amount is in billionths of the unit: 50 dollars are 50 * NANO. A signed 64-bit number holds nine billion units."""
+MOST = 9_000_000_000 * NANO
+_MILLION = 1_000_000
+_PICO_OF_NANO = 1_000
+
+
+def parse_amount(text: str) -> int:
+    """`50`, `0.25` as an amount. Raises ValueError for what is negative, too large, or finer than a billionth."""
+    amount = _decimal(text) * NANO
+    if amount != int(amount):
+        raise ValueError("is finer than a billionth")
+    if not 0 <= amount <= MOST:
+        raise ValueError("is not between 0 and 9 billion")
+    return int(amount)
+
+
+def parse_price(text: str) -> int:
+    """A price per million tokens, as providers write it (`0.15`), as trillionths per token.
+
+    Raises ValueError for what is negative, over a million, or finer than a millionth of the unit for a million tokens.
+    """
+    price = _decimal(text) * _MILLION
+    if price != int(price):
+        raise ValueError("is finer than a millionth for a million tokens")
+    if not 0 <= price <= _MILLION * _MILLION:
+        raise ValueError("is not between 0 and a million")
+    return int(price)
+
+
+def cost_of(*tokens_and_prices: tuple[int, int]) -> int:
+    """What tokens cost at their prices (`parse_price`), as an amount, rounded up: what is used is never free."""
+    pico = sum(tokens * price for tokens, price in tokens_and_prices)
+    return -(-pico // _PICO_OF_NANO)
+
+
+def shown_amount(amount: int) -> str:
+    """For people: at least two digits behind the point, and as many as it has."""
+    text = f"{Decimal(amount) / NANO:f}"
+    whole, _, rest = text.partition(".")
+    return f"{whole}.{rest.rstrip('0'):0<2}"
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        value = Decimal(text.strip())
+    except InvalidOperation:
+        raise ValueError("is no number") from None
+    if not value.is_finite():
+        raise ValueError("is no number")
+    return value

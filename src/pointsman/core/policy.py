@@ -1,0 +1,75 @@
+"""What an operator allows requests and answers to hold, as rules. How they are applied: `routing.policy`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Effect(StrEnum):
+    """What a rule does with what it matches."""
+
+    BLOCK = "block"
+    """Refuse: 403 `policy_blocked`; in an answer that has begun, an error event."""
+    REDACT = "redact"
+    """Replace the matched text by `[redacted]`; only rules of patterns in text."""
+    FLAG = "flag"
+    """Let it pass, and note it."""
+
+
+class Side(StrEnum):
+    """Where a rule looks."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleScope:
+    """Which requests a rule is about; an empty tuple is all."""
+
+    routes: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    """Names of keys; `sandbox:NAME` for a sandbox's token."""
+    dialects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. Exactly one of the conditions is given."""
+
+    id: str
+    side: Side
+    effect: Effect
+    scope: RuleScope = RuleScope()
+    denied_tools: tuple[str, ...] = ()
+    """Names, `*` standing for any characters: a tool that is offered, or called by the model."""
+    allowed_tools: tuple[str, ...] = ()
+    """All other tools are matched."""
+    denied_fields: tuple[str, ...] = ()
+    """Top-level fields of the request."""
+    most_tokens: int = 0
+    """The request asks for more output than this, or for an unbounded one."""
+    pattern: str = ""
+    """A regular expression of RE2: searched in all text of any role, tool results included."""
+    denies_route: bool = False
+    """Matches every request in its scope: whole routes, dialects or keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """An account's rules of one version."""
+
+    account: str
+    version: int
+    rules: tuple[Rule, ...]
+    is_enforced: bool = False
+    """False: a dry run, in which every effect is `flag`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyHit:
+    """A rule that matched, where: never what it matched."""
+
+    rule: str
+    effect: Effect
+    place: str
+    """A JSON pointer without text of the request in it: `/messages/3/content`, `/tools/0`."""

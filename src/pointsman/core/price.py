@@ -1,0 +1,64 @@
+"""What tokens of a provider's model cost, as an operator says. Tables don't change: each change is a new version."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pointsman.core.money import cost_of
+
+ANY_MODEL = "*"
+"""In place of a model: all of a provider that have no price of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Of one provider's model; trillionths of the unit per token (`core.money.parse_price`)."""
+
+    provider: str
+    """A provider's name; `runner:NAME` for a runner's models."""
+    model: str
+    input: int
+    output: int
+    cached_input: int | None = None
+    """Of input that the provider had kept; None: as `input`."""
+    request: int = 0
+    """For each request besides, as an amount."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What one request used, as far as it is known."""
+
+    input: int = 0
+    """Cached ones included."""
+    output: int = 0
+    """Those of reasoning included."""
+    cached_input: int = 0
+    reasoning: int = 0
+    is_estimated: bool = False
+    """Whether the upstream said nothing, and it was reckoned from the bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    """An account's prices at one moment."""
+
+    version: int = 0
+    prices: Mapping[tuple[str, str], Price] = field(default_factory=dict)
+    """By provider and model."""
+
+    def find(self, provider: str, model: str) -> Price | None:
+        """The model's own, else the provider's for any; None: unpriced, which costs nothing and is told as such."""
+        return self.prices.get((provider, model)) or self.prices.get((provider, ANY_MODEL))
+
+    def cost(self, provider: str, model: str, tokens: Tokens) -> int | None:
+        """What one request cost, as an amount; None when there is no price."""
+        price = self.find(provider, model)
+        if price is None:
+            return None
+        cached = min(tokens.cached_input, tokens.input)
+        cached_price = price.input if price.cached_input is None else price.cached_input
+        used = cost_of((tokens.input - cached, price.input), (cached, cached_price), (tokens.output, price.output))
+        return used + price.request
+
+
+NO_PRICES = PriceTable()

@@ -1,0 +1,32 @@
+"""What the data plane asks of whoever counts budgets. Implementations are the store's and a memory's, for tests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pointsman.core.budget import BudgetRefusal, Charge
+
+
+@dataclass(slots=True)
+class Hold:
+    """Places that one request holds. It is settled once; of one that never is, the reserved amounts stay counted."""
+
+    account: str
+    charges: Sequence[Charge]
+    is_settled: bool = field(default=False, compare=False)
+
+
+class BudgetLedger(Protocol):
+    """Counters that are exact under concurrency and across processes, and survive a restart. `now`: epoch seconds."""
+
+    async def reserve(self, account: str, charges: Sequence[Charge], now: float) -> Hold | BudgetRefusal:
+        """Add all charges, or none when a hard one has no room: in one transaction.
+
+        Raises LedgerUnavailable, within a second: then nothing was added.
+        """
+
+    def settle(self, hold: Hold, amounts: Sequence[int]) -> None:
+        """Replace what was reserved by what it came to, charge by charge; zeros give all back.
+
+        Never waits and never raises: it is written in batches behind requests' backs. Until then too much is counted.
+        """
