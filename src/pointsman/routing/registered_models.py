@@ -4,8 +4,9 @@ from pointsman.core.ai_model import RUNNER as ON_RUNNER
 from pointsman.core.ai_model import AiModel
 from pointsman.core.candidate import Candidate
 from pointsman.core.control_errors import NotPossibleNow
-from pointsman.core.endpoint import Endpoint
+from pointsman.core.endpoint import Endpoint, parse_endpoint
 from pointsman.core.model_table import Target
+from pointsman.core.profiles import OPENAI_COMPATIBLE, OPENAI_PROTOCOLS
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.core.route import MODEL, RUNNER, Route
 from pointsman.core.runner import Runner
@@ -15,6 +16,7 @@ PROVIDER_PREFIX = "runner:"
 """Before a runner's name, where others have their provider's: in logs and rows of usage. No provider is called so."""
 _NOWHERE = Endpoint("runner", "", 0, "")
 """A runner is asked over its own line: there is nothing to dial."""
+_DIALLED = ("http", "https")
 
 
 def route_of_model(model: AiModel) -> Route:
@@ -38,3 +40,18 @@ def target_of_model(model: AiModel, runner: Runner | None) -> Target:
         provider=f"{PROVIDER_PREFIX}{runner.name}",
     )
     return RunnerModel(model.account, model.runner_id, model.id, model.api_endpoint, candidate)
+
+
+def direct_candidate(model: AiModel) -> Candidate:
+    """What is called for a direct model: confined, and without a key. Raises NotPossibleNow.
+
+    Its address was checked when the model was made; that nothing but a server is opened must not hang on that.
+    """
+    try:
+        endpoint = parse_endpoint(model.api_endpoint)
+    except ValueError:
+        endpoint = None
+    if endpoint is None or endpoint.scheme not in _DIALLED:
+        raise NotPossibleNow(f"the api_endpoint of model {model.alias} is no http:// or https:// URL; change the model")
+    protocols = tuple(str(each) for each in OPENAI_PROTOCOLS)
+    return Candidate(model.alias, endpoint, model.model_identifier, protocols, OPENAI_COMPATIBLE, is_confined=True)
