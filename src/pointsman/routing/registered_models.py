@@ -1,7 +1,7 @@
 """From a registered model to the route that its alias stands for, and to what can be called. Pure."""
 
+from pointsman.core.ai_model import DIRECT, AiModel
 from pointsman.core.ai_model import RUNNER as ON_RUNNER
-from pointsman.core.ai_model import AiModel
 from pointsman.core.candidate import Candidate
 from pointsman.core.control_errors import NotPossibleNow
 from pointsman.core.endpoint import Endpoint, parse_endpoint
@@ -14,6 +14,8 @@ from pointsman.core.runner_model import RunnerModel
 
 PROVIDER_PREFIX = "runner:"
 """Before a runner's name, where others have their provider's: in logs and rows of usage. No provider is called so."""
+DIRECT_PREFIX = "direct:"
+"""The same, before a direct model's alias."""
 _NOWHERE = Endpoint("runner", "", 0, "")
 """A runner is asked over its own line: there is nothing to dial."""
 _DIALLED = ("http", "https")
@@ -27,9 +29,9 @@ def route_of_model(model: AiModel) -> Route:
 
 def target_of_model(model: AiModel, runner: Runner | None) -> Target:
     """What is called for it. `runner`: its record, None when that is gone. Raises NotPossibleNow."""
-    if model.endpoint_type != ON_RUNNER or model.runner_id is None:
-        raise NotPossibleNow(f"model {model.alias} is direct, which is not served yet")
-    if runner is None:
+    if model.endpoint_type == DIRECT:
+        return direct_candidate(model)
+    if runner is None or model.runner_id is None:
         raise NotPossibleNow(f"the runner of model {model.alias} was deleted; register the model at another")
     candidate = Candidate(
         model.alias,
@@ -54,4 +56,12 @@ def direct_candidate(model: AiModel) -> Candidate:
     if endpoint is None or endpoint.scheme not in _DIALLED:
         raise NotPossibleNow(f"the api_endpoint of model {model.alias} is no http:// or https:// URL; change the model")
     protocols = tuple(str(each) for each in OPENAI_PROTOCOLS)
-    return Candidate(model.alias, endpoint, model.model_identifier, protocols, OPENAI_COMPATIBLE, is_confined=True)
+    return Candidate(
+        model.alias,
+        endpoint,
+        model.model_identifier,
+        protocols,
+        OPENAI_COMPATIBLE,
+        provider=f"{DIRECT_PREFIX}{model.alias}",
+        is_confined=True,
+    )
