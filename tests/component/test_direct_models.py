@@ -192,3 +192,7 @@ def test_a_name_that_was_public_when_the_model_was_made_is_judged_again_for_each
     assert result["statuses"] == [200, 503, 503, 503, 200]
     assert result["dialled inside"] == 0
     assert result["reasons"] == [refused("rebound.example")] * 3
+
+
+def test_a_direct_model_with_a_slow_name_does_not_hold_up_an_operators_provider() -> None:
+    assert in_own_network("silent", []) == {"status": 200, "answered": 0}

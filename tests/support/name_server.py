@@ -7,13 +7,17 @@ along is caught, not only the one that the code is known to use. Prints one JSON
 import asyncio
 import fcntl
 import json
+import os
+import select
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,8 @@ from tests.support.upstream import Upstream
 METADATA = "169.254.169.254"
 PUBLIC = "93.184.215.14"
 MAPPED = "::ffff:127.0.0.1"
+SILENT = "silent.example"
+"""A name whose server never answers: a look-up takes 10 s."""
 _SIOCSIFFLAGS, _SIOCGIFFLAGS, _SIOCSIFADDR, _IFF_UP = 0x8914, 0x8913, 0x8916, 1
 _A, _AAAA = 1, 28
 
@@ -65,6 +71,8 @@ class NameServer:
                 at += 1 + query[at]
             name, question = ".".join(labels).lower(), query[12 : at + 5]
             self.asked.append(name)
+            if name == SILENT:
+                continue
             (kind,) = struct.unpack(">H", question[-4:-2])
             if kind == _A and name in self._answers:  # of a look-up's two questions it comes first
                 self._now[name] = next(self._answers[name])
@@ -163,6 +171,29 @@ def confine(names: NameServer) -> dict[str, Any]:
     }
 
 
+def wait_for_silence(names: NameServer) -> dict[str, Any]:
+    """Far more calls of a direct model whose name is never answered than there are threads for names, then one of an
+    operator's provider whose name is."""
+    with Upstream(address=(PUBLIC, 0)) as good:
+        model = AiModel("0" * 32, "default", "M", "mine", DIRECT, None, f"http://{SILENT}", "real", 0.0)
+        ours = candidate(f"http://public.example:{good.port}/v1", route="ours")
+        table = ModelTable({"mine": direct_candidate(model), "ours": ours})
+        with DataDoor(table=table) as data, ExitStack() as stack:
+            waiting = [stack.enter_context(data.connect()) for _ in range(16)]
+            for client in waiting:
+                client.send(post(b'{"model":"mine"}'))
+            while names.asked.count(SILENT) < 8:  # two questions for each of four threads
+                time.sleep(0.005)
+            with data.connect() as client:
+                client.send(post(b'{"model":"ours"}'))
+                peer = good.accept()
+                peer.request()
+                peer.respond(fields=b"Connection: close\r\n")
+                status = client.answer().status
+            answered, _, _ = select.select([client.sock for client in waiting], [], [], 0)
+    return {"status": status, "answered": len(answered)}
+
+
 def was_dialled(listener: socket.socket) -> bool:
     listener.settimeout(0.05)
     try:
@@ -191,6 +222,7 @@ def main() -> None:
                 "flips.example": [["127.0.0.1"], [METADATA]],
                 "mixed.example": [[METADATA, "127.0.0.1", METADATA]],
                 "metadata.example": [[METADATA]],
+                "public.example": [[PUBLIC]],
                 "rebound.example": [[PUBLIC], [PUBLIC], ["127.0.0.1"], [METADATA], [MAPPED], [PUBLIC]],
             }
         )
@@ -199,13 +231,16 @@ def main() -> None:
                 result = count_door_queries(names, arguments)
             case "confined":
                 result = confine(names)
+            case "silent":
+                result = wait_for_silence(names)
             case "probe":
                 result = probe(names)
             case _:
                 result = rebind(names)
         for path in ("/etc/resolv.conf", "/etc/nsswitch.conf"):
             subprocess.run(["umount", path], check=False, stderr=subprocess.DEVNULL)
-    print(json.dumps(result))
+    print(json.dumps(result), flush=True)
+    os._exit(0)  # threads may still wait for an answer to a name
 
 
 def in_own_network(scenario: str, arguments: list[str]) -> dict[str, Any]:
