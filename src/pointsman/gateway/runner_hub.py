@@ -58,6 +58,19 @@ class Presence:
     active_requests: int
 
 
+@dataclass(frozen=True, slots=True)
+class RunnerLoad:
+    """What is there of runners at one process."""
+
+    connected: int = 0
+    """Lines in force."""
+    active_requests: int = 0
+    """Places that requests hold at them."""
+
+
+NO_LOAD = RunnerLoad()
+
+
 class RunnerSocket(Protocol):
     """A websocket that was accepted. Text frames; what comes is bounded by whoever made it."""
 
@@ -131,6 +144,11 @@ class RunnerHub:
         """Of a runner that is connected to this process; None for any other."""
         line = self._lines.get(RunnerIdentity(account, runner_id))
         return None if line is None else Presence(line.heard, len(line.exchanges.live))
+
+    @property
+    def load(self) -> RunnerLoad:
+        """All runners together."""
+        return RunnerLoad(len(self._lines), sum(len(each.exchanges.live) for each in self._lines.values()))
 
     async def ask_line(self, account: str, runner_id: str, timeout_seconds: float) -> None:
         """Returns when a process says that it holds the runner's line. Raises BusError when none does."""

@@ -21,10 +21,11 @@ _NOWHERE = Endpoint("runner", "", 0, "")
 _DIALLED = ("http", "https")
 
 
-def route_of_model(model: AiModel) -> Route:
-    """What its alias is as a route. It is never stored as one."""
+def route_of_model(model: AiModel, runner: Runner | None) -> Route:
+    """What its alias is as a route, which is never stored and has no versions. `runner`: as in `target_of_model`."""
     kind = RUNNER if model.endpoint_type == ON_RUNNER else MODEL
-    return Route(model.account, model.alias, "", model.model_identifier, version=1, kind=kind)
+    provider = f"{PROVIDER_PREFIX}{runner.name}" if runner is not None else ""
+    return Route(model.account, model.alias, provider, model.model_identifier, kind=kind)
 
 
 def target_of_model(model: AiModel, runner: Runner | None) -> Target:
