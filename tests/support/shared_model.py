@@ -4,6 +4,7 @@ test plays, a real `pointsman runner` process that was registered by its own com
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -18,17 +19,16 @@ from tests.support.model_server import Answer, ModelServer, Visit, model_server,
 from tests.support.ports import free_ports
 from tests.support.processes import POINTSMAN, run_to_end
 
-_LIST = b'{"object":"list","data":[{"id":"tiny","object":"model"}]}'
-
 
 @contextlib.contextmanager
-def served(answer: Answer) -> Iterator[ModelServer]:
-    """A model's server in a thread of its own. It has one model, `tiny`; all other requests are the test's."""
+def served(answer: Answer, *models: str) -> Iterator[ModelServer]:
+    """A model's server in a thread of its own. It lists `models` (`tiny`); all other requests are the test's."""
+    listed = json.dumps({"object": "list", "data": [{"id": each} for each in models or ("tiny",)]}).encode()
 
     async def listing(visit: Visit) -> None:
         if visit.head.startswith(b"GET /v1/models "):
             made[0].visits.remove(visit)
-            await visit.send(whole(_LIST))
+            await visit.send(whole(listed))
         else:
             await answer(visit)
 
@@ -74,6 +74,13 @@ class Laptop:
         wanted = [word for model in models for word in ("--register", f"{model}@{url}")]
         done = self.command("register", self.directory.name, "--gateway", control, "--url", url, *wanted)
         assert done.returncode == 0, done.stderr
+
+    def forbid(self, model: str) -> None:
+        """Take an approval back, as the operator does: in an editor."""
+        path = self.directory / "allowlist.json"
+        document = json.loads(path.read_text())
+        document["models"] = [each for each in document["models"] if each["model_identifier"] != model]
+        path.write_text(json.dumps(document))
 
     def start(self) -> None:
         """Until the gateway has its line."""
