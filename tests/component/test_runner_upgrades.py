@@ -5,6 +5,7 @@ import contextlib
 import socket
 import time
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 from fastapi import FastAPI
@@ -178,8 +179,7 @@ def test_a_runner_that_pings_and_reads_nothing_fills_no_memory() -> None:
             writer.write((HEAD + KEY + f"x-runner-token: {TOKEN}\r\n\r\n").encode())
             hello = b'{"type":"hello","runner_id":"one","model_proxy_version":1}'
             await reader.readuntil(b"\r\n\r\n")
-            assert isinstance(writer.transport, asyncio.Transport)
-            writer.transport.pause_reading()
+            cast(asyncio.Transport, writer.transport).pause_reading()
             writer.write(_piece(Opcode.TEXT, hello))
             flood = (_piece(Opcode.PING, b"x" * 125) * 100 + _piece(Opcode.TEXT, HEARTBEAT)) * 10
             with pytest.raises(OSError):
