@@ -52,7 +52,8 @@ _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
 _ID_BYTES = 16
 DEFAULT_DATA_URL = f"http://{DEFAULT_LISTEN.data}/v1"
-_FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMITS.connections + 256
+_CONTROL = ListenerLimits()
+_FILES = GrpcLimits().connections + _CONTROL.connections + _CONTROL.lines + DEFAULT_LIMITS.connections + 256
 """As many clients as the listeners take, and our own: the database, upstreams that are verified, libraries."""
 
 

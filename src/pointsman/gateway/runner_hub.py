@@ -7,6 +7,7 @@ Owns one line per runner: which socket is in force, who waits for which frame, a
 import asyncio
 import contextlib
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +16,7 @@ from pointsman.bus.interface import Bus, BusError
 from pointsman.bus.subjects import runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
+from pointsman.gateway.unsent_frames import UnsentFrames
 from pointsman.wire.runner_envelope import unpack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
@@ -28,13 +30,15 @@ from pointsman.wire.runner_frames import (
 )
 from pointsman.wire.runner_line import Refused, RunnerLine
 
-VIOLATION, TOO_LARGE, BROKEN, NO_BUS, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
+VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
 """Close codes: of RFC 6455, our own between 4000 and 4999."""
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
 """For a frame to be taken by the system: a runner that does not read is closed then."""
-_UNSENT_FRAMES = 16
-"""Waiting for a runner that reads slowly: a start and a cancel of each of its requests, twice over."""
+_MOST_GREETING = 4
+"""Sockets of one runner that have not said hello: it has one, and dials again when that is lost."""
+_ENDINGS = {b"%d" % code: code for code in (REPLACED, REVOKED)}
+"""What one process tells the others of a line."""
 _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
 """Times the idle limit: whoever asks gives up earlier by itself."""
@@ -92,7 +96,7 @@ class _Line:
         self.connection = secrets.token_hex(16)
         self.exchanges = RunnerLine(limits)
         self.waiting: dict[str, asyncio.Future[ModelResponse]] = {}
-        self.unsent: asyncio.Queue[bytes] = asyncio.Queue(_UNSENT_FRAMES)
+        self.unsent = UnsentFrames()
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The close code."""
         self.heard = 0.0
@@ -113,9 +117,7 @@ class _Line:
 
     def send(self, request: ModelRequest) -> None:
         """Have a frame sent. A runner that takes none ends its line."""
-        try:
-            self.unsent.put_nowait(encode_frame(request))
-        except asyncio.QueueFull:
+        if not self.unsent.add(request):
             self.end(VIOLATION)
 
 
@@ -139,6 +141,7 @@ class RunnerHub:
         self._limits = limits
         self._seen = seen
         self._lines: dict[RunnerIdentity, _Line] = {}
+        self._greeting: Counter[RunnerIdentity] = Counter()
 
     def presence(self, account: str, runner_id: str) -> Presence | None:
         """Of a runner that is connected to this process; None for any other."""
@@ -175,6 +178,7 @@ class RunnerHub:
         """Carry one socket, whose token was judged, to its end.
 
         `confirm` judges it once more when whoever ends lines can find this one: the token may have ended meanwhile.
+        Where that cannot be known it raises ControlError.
         """
         code = await self._greet(identity, socket)
         if code:
@@ -189,9 +193,9 @@ class RunnerHub:
             # Before, so that no request is passed on twice; and after, for another one that came in the meantime.
             await self._tell(identity, replaced)
             async with self._served(line), asyncio.TaskGroup() as tasks:
-                await self._tell(identity, replaced)
-                if not await confirm():
-                    line.end(REVOKED)
+                if not line.ended.done():  # or it would end the one that has replaced it
+                    await self._tell(identity, replaced)
+                await self._judge(line, confirm)
                 self._say(f"runner {identity.runner_id} of {identity.account} is connected")
                 note = self._note(identity)
                 work = (self._read(line, socket), self._write(line, socket), self._sweep(line), note)
@@ -200,7 +204,7 @@ class RunnerHub:
                 for task in carrying:
                     task.cancel()
         except BusError:
-            code = NO_BUS
+            code = TRY_AGAIN
         finally:
             line.end(code)
             if self._lines.get(identity) is line:
@@ -209,6 +213,13 @@ class RunnerHub:
             await socket.close(code)
             await self._note(identity)
 
+    async def _judge(self, line: _Line, confirm: Callable[[], Awaitable[bool]]) -> None:
+        try:
+            if not await confirm():
+                line.end(REVOKED)
+        except ControlError:  # without a store nobody can say; a runner that was told that it is revoked would give up
+            line.end(TRY_AGAIN)
+
     async def _note(self, identity: RunnerIdentity) -> None:
         if self._seen is not None:
             with contextlib.suppress(ControlError):  # a store that is away keeps no line from working
@@ -216,12 +227,19 @@ class RunnerHub:
 
     async def _greet(self, identity: RunnerIdentity, socket: RunnerSocket) -> int:
         """Wait for its hello. The code to close with, or 0."""
+        if self._greeting[identity] >= _MOST_GREETING:
+            return TRY_AGAIN
+        self._greeting[identity] += 1
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
                 data = await socket.receive()
             frame = read_from_runner(data or b"", self._limits)
         except (TimeoutError, FrameError):
             return VIOLATION
+        finally:
+            self._greeting[identity] -= 1
+            if not self._greeting[identity]:
+                del self._greeting[identity]
         fits = isinstance(frame, Hello) and frame.runner_id == identity.runner_id and frame.model_proxy_version == 1
         return 0 if fits else VIOLATION
 
@@ -233,9 +251,9 @@ class RunnerHub:
             return encode_frame(await self._ask(line, payload))
 
         async def told(payload: bytes) -> bytes:
-            code, _, but = payload.decode("ascii", "replace").partition(" ")
-            if code.isdecimal() and but != line.connection:
-                line.end(int(code))
+            code, _, but = payload.partition(b" ")
+            if code in _ENDINGS and but != line.connection.encode():
+                line.end(_ENDINGS[code])
             return b""
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
@@ -345,7 +363,7 @@ class RunnerHub:
 
     async def _write(self, line: _Line, socket: RunnerSocket) -> None:
         while True:
-            frame = await line.unsent.get()
+            frame = await line.unsent.take()
             try:
                 async with asyncio.timeout(_SEND_SECONDS):
                     await socket.send(frame)
