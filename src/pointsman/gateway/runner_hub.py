@@ -6,6 +6,7 @@ Owns one line per runner: which socket is in force, who waits for which frame, a
 
 import asyncio
 import contextlib
+import math
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -100,6 +101,10 @@ class _Line:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The close code."""
         self.heard = 0.0
+        """Seconds since the epoch."""
+        self.heard_at = asyncio.get_running_loop().time()
+        self.sends_since = math.inf
+        """Since when a frame waits to be taken by the system, by the loop's clock."""
         self.began: dict[str, float] = {}
         """When each request that holds a slot did, by the loop's clock."""
         self.moved: dict[str, float] = {}
@@ -112,8 +117,7 @@ class _Line:
         self.exchanges.lost()
         waiting, self.waiting = self.waiting, {}
         for answer in waiting.values():
-            if not answer.done():
-                answer.set_result(_OFFLINE)
+            _give(answer, _OFFLINE)
 
     def send(self, request: ModelRequest) -> None:
         """Have a frame sent. A runner that takes none ends its line."""
@@ -277,7 +281,7 @@ class RunnerHub:
             return _OFFLINE
         left = min(deadline - self._now(), self._limits.idle_seconds)
         if left <= 0 and request.operation != CANCEL:
-            return ModelResponse(request.request_id, 504, done=True, error="runner_proxy_timeout")
+            return _too_late(request.request_id)
         try:
             passes = line.exchanges.asked(request)
         except Refused as refused:
@@ -291,8 +295,7 @@ class RunnerHub:
         if passes:
             line.send(request)
         answer = line.waiting.pop(request.request_id, None)
-        if answer is not None and not answer.done():
-            answer.set_result(ModelResponse(request.request_id, 503, done=True, error="runner_proxy_error"))
+        _give(answer, ModelResponse(request.request_id, 503, done=True, error="runner_proxy_error"))
 
     async def _frame(self, line: _Line, request: ModelRequest, seconds: float) -> ModelResponse:
         loop = asyncio.get_running_loop()
@@ -301,28 +304,24 @@ class RunnerHub:
         line.moved[request.request_id] = loop.time()
         line.began.setdefault(request.request_id, loop.time())
         line.send(request)
+        expiry = loop.call_later(seconds, _give, answer, _too_late(request.request_id))
         try:
-            async with asyncio.timeout(seconds):
-                return await answer
-        except TimeoutError:
-            return ModelResponse(request.request_id, 504, done=True, error="runner_proxy_timeout")
+            return await answer
         finally:
+            expiry.cancel()
             if line.waiting.get(request.request_id) is answer:
                 # Nobody waits any more: the slot is free, whatever the runner does.
                 cancel = ModelRequest(request.request_id, CANCEL)
                 self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
 
     async def _read(self, line: _Line, socket: RunnerSocket) -> None:
+        loop = asyncio.get_running_loop()
         while not line.ended.done():
-            try:
-                async with asyncio.timeout(self._limits.silence_seconds):
-                    data = await socket.receive()
-            except TimeoutError:
-                data = None
+            data = await socket.receive()
             if data is None:
                 line.end(VIOLATION)
                 return
-            line.heard = self._now()
+            line.heard, line.heard_at = self._now(), loop.time()
             try:
                 self._take(line, data)
             except FrameError:
@@ -341,35 +340,54 @@ class RunnerHub:
         if delivery.cancels:
             line.send(ModelRequest(response.request_id, CANCEL))
         answer = line.waiting.pop(response.request_id, None)
-        if answer is not None and not answer.done():
-            answer.set_result(response)
+        _give(answer, response)
 
     async def _sweep(self, line: _Line) -> None:
-        """Free the slots of requests that nobody goes on with: a process that died cancels nothing."""
-        idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
+        """End a line that is silent or takes nothing, and free the slots of requests that nobody goes on with.
+
+        A process that died cancels nothing; and a timer for each frame, twice, would be a tenth of what one costs.
+        """
+        limits, loop = self._limits, asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(min(_SWEEP_SECONDS, self._limits.idle_seconds / 10))
-            now = asyncio.get_running_loop().time()
-            for request_id in line.began.keys() - line.exchanges.live:
-                del line.began[request_id], line.moved[request_id]
-            for request_id, began in tuple(line.began.items()):
-                if now - line.moved[request_id] <= idle and now - began <= lifetime:
-                    continue
-                answer = line.waiting.pop(request_id, None)
-                if answer is not None and not answer.done():
-                    answer.set_result(ModelResponse(request_id, 504, done=True, error="runner_proxy_timeout"))
-                cancel = ModelRequest(request_id, CANCEL)
-                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
+            await asyncio.sleep(min(_SWEEP_SECONDS, limits.idle_seconds / 10, limits.silence_seconds / 10))
+            now = loop.time()
+            if now - line.heard_at > limits.silence_seconds or now - line.sends_since > _SEND_SECONDS:
+                line.end(VIOLATION)
+            self._free(line, now)
+
+    def _free(self, line: _Line, now: float) -> None:
+        idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
+        for request_id in line.began.keys() - line.exchanges.live:
+            del line.began[request_id], line.moved[request_id]
+        for request_id, began in tuple(line.began.items()):
+            if now - line.moved[request_id] <= idle and now - began <= lifetime:
+                continue
+            answer = line.waiting.pop(request_id, None)
+            _give(answer, _too_late(request_id))
+            cancel = ModelRequest(request_id, CANCEL)
+            self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
 
     async def _write(self, line: _Line, socket: RunnerSocket) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             frame = await line.unsent.take()
+            line.sends_since = loop.time()
             try:
-                async with asyncio.timeout(_SEND_SECONDS):
-                    await socket.send(frame)
-            except (TimeoutError, OSError):
+                await socket.send(frame)
+            except OSError:
                 line.end(VIOLATION)
                 return
+            line.sends_since = math.inf
+
+
+def _give(answer: "asyncio.Future[ModelResponse] | None", response: ModelResponse) -> None:
+    """The first counts."""
+    if answer is not None and not answer.done():
+        answer.set_result(response)
+
+
+def _too_late(request_id: str) -> ModelResponse:
+    return ModelResponse(request_id, 504, done=True, error="runner_proxy_timeout")
 
 
 def _subject(identity: RunnerIdentity, *more: str) -> str:
