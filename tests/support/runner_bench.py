@@ -148,9 +148,9 @@ async def _healthy() -> bool:
 
 @contextlib.asynccontextmanager
 async def bench(
-    limits: RunnerLimits = DEFAULT_RUNNER_LIMITS, buses: tuple[Bus, Bus] | None = None
+    limits: RunnerLimits = DEFAULT_RUNNER_LIMITS, buses: tuple[Bus, Bus] | None = None, model: RunnerModel = MODEL
 ) -> AsyncIterator[Bench]:
-    """Everything listens. `buses`: the data side's and the hub's."""
+    """Everything listens. `buses`: the data side's and the hub's. `model` is what `alias` leads to."""
     said: list[str] = []
     asking, serving = buses or (MemoryBus(said.append),) * 2
     hub = RunnerHub(serving, said.append, time.time, limits)
@@ -159,7 +159,7 @@ async def bench(
     control, data = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
     made = Bench(hub, control.getsockname()[1], data.getsockname()[1], said)
     server = ControlServer(api, control)
-    access = ModelAccess({"default": ModelTable({"alias": MODEL})})
+    access = ModelAccess({"default": ModelTable({"alias": model})})
     models = Models(lambda: access, time.time, is_open=True)
     log = OperationLog(lines=io.StringIO(), wall_clock=time.time)
     served = Served(models, MemoryLedger(), runner_bus=asking, runner_limits=limits)

@@ -18,6 +18,7 @@ from pointsman.wire.runner_envelope import unpack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
     FrameError,
+    FrameTooLarge,
     Hello,
     ModelRequest,
     ModelResponse,
@@ -172,8 +173,10 @@ class RunnerHub:
             async with asyncio.timeout(_HELLO_SECONDS):
                 data = await socket.receive()
             frame = read_from_runner(data or b"", self._limits)
-        except (TimeoutError, FrameError):
+        except TimeoutError:
             return VIOLATION
+        except FrameError as error:
+            return _code(error)
         fits = isinstance(frame, Hello) and frame.runner_id == identity.runner_id and frame.model_proxy_version == 1
         return 0 if fits else VIOLATION
 
@@ -259,9 +262,8 @@ class RunnerHub:
             line.heard = self._now()
             try:
                 self._take(line, data)
-            except FrameError:
-                size = len(data.encode() if isinstance(data, str) else data)
-                line.end(TOO_LARGE if size > self._limits.frame_bytes else VIOLATION)
+            except FrameError as error:
+                line.end(_code(error))
 
     def _take(self, line: _Line, data: str | bytes) -> None:
         """Raises FrameError for what costs the runner its line."""
@@ -304,6 +306,10 @@ class RunnerHub:
             except (TimeoutError, OSError):
                 line.end(VIOLATION)
                 return
+
+
+def _code(error: FrameError) -> int:
+    return TOO_LARGE if isinstance(error, FrameTooLarge) else VIOLATION
 
 
 def _subject(identity: RunnerIdentity, *more: str) -> str:
