@@ -2,7 +2,7 @@
 
 from pointsman.config.chain_entry import STRATEGIES
 from pointsman.config.provider_entry import TYPES
-from pointsman.config.setting_keys import CLIENT_PREFIX, CLIENT_VARIABLES, KEYS, LATER
+from pointsman.config.setting_keys import CLIENT_PREFIX, CLIENT_VARIABLES, KEYS
 from pointsman.config.yaml_positions import LARGEST_TEXT
 from pointsman.core.attempts import ErrorCategory
 from pointsman.gateway.admin_token import SHORTEST
@@ -41,8 +41,6 @@ refused. A key without a value, and an empty variable, count as absent. An unkno
 names the nearest one; keys that begin with `x-` are yours, for YAML anchors. The file has at most {largest} KiB.
 
 Variables of other commands may be set beside them: {clients} and those that begin with `{prefix}`.
-
-This version does not know {later} yet, and says so.
 
 ## Providers and chains
 
@@ -172,7 +170,6 @@ def settings_page() -> str:
         largest=LARGEST_TEXT // 1024,
         clients=", ".join(f"`{name}`" for name in sorted(CLIENT_VARIABLES)),
         prefix=CLIENT_PREFIX,
-        later=", ".join(f"`{path}`" for path in LATER),
         shortest=SHORTEST,
         types=", ".join(f"`{each}`" for each in TYPES),
         categories=", ".join(f"`{each}`" for each in ErrorCategory),

@@ -125,12 +125,14 @@ def test_a_port_in_use_is_named_with_its_key(listener: str, tmp_path: Path) -> N
 
 
 def test_it_does_not_start_with_settings_that_are_wrong(tmp_path: Path) -> None:
-    (tmp_path / "pointsman.yaml").write_text("listen: {data: 0.0.0.0:0}\nnats_url: x\n")
+    (tmp_path / "pointsman.yaml").write_text("listen: {data: 0.0.0.0:0}\nnats_url: x\nrole: date\n")
     text = start(tmp_path, "--config", "pointsman.yaml", POINTSMAN_LISTEN__DATA="")
     assert text == (
         "pointsman: pointsman.yaml:1: listen.data 0.0.0.0:0 can be reached from other machines, and there is no TLS; "
         "set tls.cert and tls.key, or listen on 127.0.0.1\n"
-        "pointsman.yaml:2: this version does not know nats_url yet; remove it, or wait for a version that does\n"
+        "pointsman.yaml:2: nats_url is not of the form nats://HOST:PORT or tls://HOST:PORT; write nats://HOST:PORT or "
+        "tls://USER:PASSWORD@HOST:PORT\n"
+        "pointsman.yaml:3: role is neither all, api nor data; write all\n"
     )
     assert not (tmp_path / "data").exists()
 

@@ -60,6 +60,7 @@ def taken() -> tuple[socket.socket, Address]:
 
 def test_both_sockets_listen_where_they_were_told() -> None:
     sockets = bind_sockets(Listen(FREE, FREE, FREE))
+    assert sockets.data is not None
     for each in (sockets.data, sockets.control):
         socket.create_connection(bound_address(each), 10).close()
     data, control = bound_address(sockets.data), bound_address(sockets.control)

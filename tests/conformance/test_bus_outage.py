@@ -13,7 +13,7 @@ import trustme
 
 from pointsman.bus.interface import BusUnavailable, NoReply
 from pointsman.bus.nats import NatsBus, open_nats_bus
-from pointsman.bus.nats_client import parse_broker
+from pointsman.core.broker import parse_broker
 from pointsman.core.secret import Secret
 from tests.support.nats_server import NatsServer, nats_server
 
@@ -201,7 +201,7 @@ async def _first_words_to_a_server_without_tls(context: ssl.SSLContext) -> bytes
     ["", "http://h:1", "nats://", "nats://h:99999", "nats://h/path", "nats://h?x=s3cret", "nats://[::1", "h:4222"],
 )
 def test_what_is_no_url_of_a_server_is_refused_without_repeating_it(url: str) -> None:
-    with pytest.raises(ValueError, match="nats_url") as refused:
+    with pytest.raises(ValueError, match="is not") as refused:
         parse_broker(Secret(url))
     assert url in ("", "nats://") or url not in str(refused.value)
     assert "s3cret" not in str(refused.value)

@@ -21,11 +21,13 @@ from tests.support.canary import KEY
 from tests.support.dialects import Say
 from tests.support.gateway_process import GatewayProcess
 from tests.support.llama_server import model_path
+from tests.support.nats_server import nats_server
 from tests.support.ports import free_ports
-from tests.support.processes import POINTSMAN, run_to_end
 from tests.support.scripted_model import Failure, ScriptedModel
 
 EVERYTHING = """
+role: all
+nats_url: "%(nats)s"
 listen: {data: "127.0.0.1:%(data)s", control: "127.0.0.1:%(control)s", grpc: "127.0.0.1:%(grpc)s"}
 public_data_url: https://gateway.example:8780/v1
 data_dir: state
@@ -97,7 +99,8 @@ def test_a_gateway_does_what_all_keys_together_say(tmp_path: Path) -> None:
         ScriptedModel(lambda _: Say("hello")) as gemini,
         contextlib.ExitStack() as stack,
     ):
-        file = lay_out(tmp_path, ports, {"groq": groq.url, "gemini": gemini.url})
+        nats = stack.enter_context(nats_server(tmp_path))
+        file = lay_out(tmp_path, ports, {"groq": groq.url, "gemini": gemini.url, "nats": nats.url})
         gateway = GatewayProcess(tmp_path / "state", list(ports.values()), "--config", str(file))
         stack.callback(gateway.close)
         gateway.start()
@@ -109,11 +112,3 @@ def test_a_gateway_does_what_all_keys_together_say(tmp_path: Path) -> None:
         assert {"records.db", "at-rest.key", "quota.db"} <= {path.name for path in (tmp_path / "state").iterdir()}
         assert (tmp_path / "journal").is_dir()
     assert KEY not in "".join(gateway.lines)
-
-
-@pytest.mark.parametrize("key", ["nats_url: nats://127.0.0.1:4222"])
-def test_a_key_of_a_later_version_is_told_as_such(tmp_path: Path, key: str) -> None:
-    (tmp_path / "pointsman.yaml").write_text(f"data_dir: state\n{key}\n")
-    done = run_to_end([POINTSMAN, "gateway", "--check", "--config", str(tmp_path / "pointsman.yaml")])
-    assert done.returncode == 1
-    assert f"this version does not know {key.partition(':')[0]} yet" in done.stdout

@@ -14,7 +14,8 @@ from nats import errors
 from nats.aio.msg import Msg
 
 from pointsman.bus.interface import MAX_PAYLOAD_BYTES, BusUnavailable, Handler, NoReply, NoResponder
-from pointsman.bus.nats_client import Broker, BrokerClient, connected, parse_broker
+from pointsman.bus.nats_client import BrokerClient, BusMisconfigured, connected
+from pointsman.core.broker import Broker, parse_broker
 from pointsman.core.secret import Secret
 
 _LOOK_SECONDS = 2.0
@@ -72,9 +73,17 @@ class NatsBus:
         self._keeper: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def open(self) -> None:
-        """Connect, and stay connected from now on. Raises BusUnavailable."""
-        await self._connect()
+    async def open(self, *, may_be_away: bool = False) -> None:
+        """Connect, and stay connected from now on. Raises BusUnavailable.
+
+        With `may_be_away` a server that cannot be reached now is told of, and tried again and again.
+        """
+        try:
+            await self._connect()
+        except BusUnavailable as error:
+            if not may_be_away or isinstance(error, BusMisconfigured):
+                raise
+            self._say(f"warning: bus: {error}; models beside runners are offline until it can")
         self._keeper = self.start(self._keep())
 
     async def request(self, subject: str, payload: bytes, timeout_seconds: float) -> bytes:
@@ -182,23 +191,26 @@ class NatsBus:
             self._say("bus: messages were dropped: they came faster than they could be taken over")
 
     async def _keep(self) -> None:
-        while self._client is not None:
-            await self._watch(self._client)
-            self._say(f"bus: the NATS server at {self._broker.told} was lost")
-            await self._let_go()
-            pause = _FIRST_PAUSE
-            told = ""
-            while True:
-                try:
-                    await self._connect()
-                    break
-                except BusUnavailable as error:
-                    if str(error) != told:
-                        told = str(error)
-                        self._say(f"bus: {told}")
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+        while True:
+            if self._client is not None:
+                await self._watch(self._client)
+                self._say(f"bus: the NATS server at {self._broker.told} was lost")
+                await self._let_go()
+            await self._connect_again()
             self._say(f"bus: the NATS server at {self._broker.told} is connected again")
+
+    async def _connect_again(self) -> None:
+        pause, told = _FIRST_PAUSE, ""
+        while True:
+            try:
+                await self._connect()
+                return
+            except BusUnavailable as error:
+                if str(error) != told:
+                    told = str(error)
+                    self._say(f"bus: {told}")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _watch(self, client: BrokerClient) -> None:
         """Returns when the connection is lost, or does not answer."""
@@ -230,11 +242,14 @@ class NatsBus:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def open_nats_bus(url: Secret, say: Callable[[str], None], tls: ssl.SSLContext | None = None) -> NatsBus:
-    """A bus over the server that `url` names, connected. `tls`: for `tls://`, instead of the system's authorities.
+async def open_nats_bus(
+    url: Secret, say: Callable[[str], None], tls: ssl.SSLContext | None = None, *, may_be_away: bool = False
+) -> NatsBus:
+    """A bus over the server that `url` names, connected unless that `may_be_away`.
 
-    Raises ValueError for what is no such URL, and BusUnavailable with the reason and what to do; neither repeats it.
+    `tls`: for `tls://`, instead of the system's authorities. Raises ValueError for what is no such URL, and
+    BusUnavailable with the reason and what to do; neither repeats it.
     """
     bus = NatsBus(parse_broker(url), say, tls)
-    await bus.open()
+    await bus.open(may_be_away=may_be_away)
     return bus

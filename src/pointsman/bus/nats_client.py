@@ -8,55 +8,22 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
 
 from nats import errors
 from nats.aio.client import Client
 
 from pointsman.bus.interface import MAX_PAYLOAD_BYTES, BusUnavailable
-from pointsman.core.secret import Secret
+from pointsman.core.broker import Broker
 
 _CONNECT_SECONDS = 3
 _CLOSE_SECONDS = 1.0
 _FLUSH_SECONDS = 3.0
 _NOBODY = "pointsman.nobody"
-_SCHEMES = ("nats", "tls")
-_DEFAULT_PORT = 4222
 _NEVER_SECONDS = 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """Where a NATS server is, and how to be let in."""
-
-    host: str
-    port: int
-    is_secure: bool
-    user: str = ""
-    password: Secret | None = None
-    """A password, or without a user a token."""
-
-    @property
-    def told(self) -> str:
-        """Fit for logs: no credential."""
-        return f"{self.host}:{self.port}"
-
-
-def parse_broker(url: Secret) -> Broker:
-    """Take apart `nats://` or `tls://`, `[USER:PASSWORD@|TOKEN@]HOST[:PORT]`. Raises ValueError, repeating nothing."""
-    try:
-        parts = urlsplit(url.reveal())
-        port = parts.port or _DEFAULT_PORT
-    except ValueError:
-        raise ValueError("nats_url is not a URL; write it as nats://HOST:PORT or tls://HOST:PORT") from None
-    if parts.scheme not in _SCHEMES or not parts.hostname or parts.path not in ("", "/") or parts.query:
-        raise ValueError("nats_url is not of the form nats://HOST:PORT or tls://HOST:PORT")
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    if user and not password:
-        user, password = "", user
-    secret = Secret(password) if password else None
-    return Broker(parts.hostname, port, parts.scheme == "tls", user, secret)
+class BusMisconfigured(BusUnavailable):
+    """The server answers, and will never do: it must be set up otherwise, or the URL written otherwise."""
 
 
 class BrokerClient(Client):
@@ -134,7 +101,7 @@ async def connected(
         )
     except errors.SecureConnRequiredError:
         await client.abandon()
-        raise BusUnavailable(
+        raise BusMisconfigured(
             f"the NATS server at {broker.told} offers no TLS, and nats_url begins with tls://"
         ) from None
     except (OSError, errors.Error, ssl.SSLError, TimeoutError) as error:
@@ -146,7 +113,7 @@ async def connected(
     if client.max_payload < MAX_PAYLOAD_BYTES:
         carried = client.max_payload
         await client.abandon()
-        raise BusUnavailable(
+        raise BusMisconfigured(
             f"the NATS server at {broker.told} carries {carried} bytes in one message, and {MAX_PAYLOAD_BYTES} are "
             "needed: set max_payload: 4MB in its configuration"
         )

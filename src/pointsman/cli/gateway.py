@@ -1,4 +1,4 @@
-"""`pointsman gateway`: the control plane and the data listener, in one process."""
+"""`pointsman gateway`: the control plane and the data listener, in one process or several."""
 
 import gc
 import os
@@ -22,6 +22,7 @@ from pointsman.proxy.memory import keep_memory_private
 
 _PROBLEMS = 1
 _HELP = {
+    "role": ("all|api|data", "One process of several: the control plane, or the data listener."),
     "listen.data": ("HOST:PORT", "Where clients of models come. Port 0 picks a free one."),
     "listen.control": ("HOST:PORT", "Where REST is."),
     "listen.grpc": ("HOST:PORT", "Where sandboxes and the command line come."),
@@ -32,6 +33,7 @@ _HELP = {
     "auth.data": ("auto|keys|none", "Whether clients of models need a key; auto: not on loopback."),
     "auth.metrics": ("token|none", "none asks nobody for a token at /metrics."),
     "public_data_url": ("URL", "The data listener as sandboxes on other machines reach it."),
+    "nats_url": ("URL", "NATS server between the processes; a password in it belongs into the file or the variable."),
     "secrets_dir": ("DIR", "Where the files with the keys of providers are."),
     "default_route": ("NAME", "Where a model name leads that names no route."),
     "direct_allowed_cidrs": ("CIDR,…", "Networks that models of accounts' users may lead to, besides public ones."),
@@ -75,6 +77,7 @@ def gateway(config: Path | None, allow_degraded: bool, check: bool, output: str 
       pointsman gateway
       pointsman gateway --config /etc/pointsman/pointsman.yaml
       pointsman gateway --config pointsman.yaml --check
+      pointsman gateway --config pointsman.yaml --role data --nats nats://127.0.0.1:4222
 
     Settings come from options, from POINTSMAN_ variables such as POINTSMAN_LISTEN__GRPC, and from the file that
     --config names; the first of them that gives a key wins. Without --config no file is read. A file whose name ends

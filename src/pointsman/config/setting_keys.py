@@ -11,6 +11,7 @@ _OPTIONS = {
     "auth.grpc": "--grpc-auth",
     "auth.data": "--data-auth",
     "auth.metrics": "--metrics-auth",
+    "nats_url": "--nats",
     "tls.client_ca": "--client-ca",
 }
 """Of keys whose option is not spelt as they are."""
@@ -101,6 +102,21 @@ KEYS = (
         "https://gateway.example:8780/v1",
     ),
     SettingKey(
+        "role",
+        "`all`",
+        "What this process is. `api`: the control plane, and where runners dial in; `data`: the data listener, with "
+        "`/health`, `/stats` and `/metrics` on `listen.control`; `all`: both. Processes of one gateway share "
+        "`database_url`, `key_file` and `nats_url`.",
+        "data",
+    ),
+    SettingKey(
+        "nats_url",
+        "no other process",
+        "`nats://` or `tls://`, `[USER:PASSWORD@]HOST[:PORT]`: the NATS server between the processes of one gateway, "
+        "with `max_payload: 4MB`. A credential in it is never shown again.",
+        "nats://nats.example:4222",
+    ),
+    SettingKey(
         "secrets_dir",
         "`/run/secrets`",
         "Directory of the files with the keys of providers: `PROVIDER_api_key`, read for every attempt.",
@@ -152,9 +168,6 @@ KEYS = (
 BY_PATH = {key.path: key for key in KEYS}
 SECTIONS = tuple(dict.fromkeys(key.path.partition(".")[0] for key in KEYS if "." in key.path))
 """Keys that hold keys."""
-
-LATER = ("nats_url",)
-"""What later versions know."""
 
 RECORDS = ("providers", "routes")
 """Lists of records: of the file alone."""

@@ -17,7 +17,6 @@ from pointsman.config.setting_keys import (
     CLIENT_VARIABLES,
     HABITS,
     KEYS,
-    LATER,
     PREFIX,
     RECORDS,
     SECTIONS,
@@ -26,8 +25,6 @@ from pointsman.config.setting_keys import (
 from pointsman.config.text_file import Unreadable, decode, read_bytes
 from pointsman.config.wording import nearest, shown, shown_variable
 from pointsman.config.yaml_positions import NOTHING, NUMBER, STRING, Mapping, Node, Scalar, Sequence, read_document
-
-_NOT_YET = "remove it, or wait for a version that does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +161,6 @@ class _FileReader:
                 self.records[path] = line, node
             elif path in SECTIONS:
                 self._section(path, line, node)
-            elif path in LATER:
-                self._complaints.add(self._place, line, f"this version does not know {path} yet", _NOT_YET)
             elif section or not key.startswith("x-"):
                 reason = f"unknown key{shown(key)}{' in ' + section[:-1] if section else ''}"
                 self._complaints.add(self._place, line, reason, _meant(key, section))
@@ -197,11 +192,11 @@ class _FileReader:
 def _meant(key: str, section: str) -> str:
     """What somebody who wrote an unknown key should do."""
     lower = key.strip().lower()
-    inside = [path.partition(".")[2] for path in (*BY_PATH, *LATER) if section and path.startswith(section)]
+    inside = [path.partition(".")[2] for path in BY_PATH if section and path.startswith(section)]
     near = nearest(key, inside)
     if near:
         return f"did you mean {near}?"
-    top = [path for path in (*BY_PATH, *LATER, *RECORDS) if "." not in path] + list(SECTIONS)
+    top = [path for path in (*BY_PATH, *RECORDS) if "." not in path] + list(SECTIONS)
     flat = {path.replace(".", "_"): path for path in BY_PATH}
     near = HABITS.get(lower) or flat.get(lower.replace(".", "_"), "") or nearest(key, top)
     if not near:  # `grpc` alone
@@ -216,15 +211,12 @@ def _meant(key: str, section: str) -> str:
 
 def _from_environment(environ: Environment[str, str], here: Path, complaints: Complaints) -> dict[str, Given]:
     known = {key.variable: key.path for key in KEYS}
-    later = {variable_of(path): path for path in LATER}
     given: dict[str, Given] = {}
     for name, text in environ.items():
         if not name.startswith(PREFIX) or not text.strip():
             continue
         if name in known:
             given[known[name]] = Given(text, name, 0, here)
-        elif name in later:
-            complaints.add(name, 0, f"this version does not know {later[name]} yet", _NOT_YET)
         elif name in (variable_of(path) for path in RECORDS):
             complaints.add(name, 0, "records stand in a file, not in a variable", "use --config FILE")
         elif name == "POINTSMAN_CONFIG":

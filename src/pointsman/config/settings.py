@@ -1,7 +1,7 @@
 """The gateway's settings, from `pointsman.yaml`, the environment and options, checked before anything starts.
 
-Owns what each value means and which go together. Everything that is wrong is told at once. Which keys there are is
-`setting_keys`', where they stand `setting_sources`', and what is in the files of `tls` is `tls_files`'.
+Owns what each value means. Everything that is wrong is told at once. Which keys go together is `setting_checks`', which
+there are `setting_keys`', where they stand `setting_sources`', and what is in the files of `tls` is `tls_files`'.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,12 @@ from pointsman.config.gateway_records import FileRecords, records_of
 from pointsman.config.listen_address import Address, parse_address
 from pointsman.config.provider_entry import Surroundings
 from pointsman.config.public_data_url import read_public_data_url
+from pointsman.config.setting_checks import SettingChecks
 from pointsman.config.setting_keys import KEYS
 from pointsman.config.setting_sources import Complaints, Given, gather
 from pointsman.config.tls_files import Tls, check_tls_files
 from pointsman.config.wording import nearest
+from pointsman.core.broker import parse_broker
 from pointsman.core.control_errors import InvalidRequest
 from pointsman.core.provider import NAME_RULE, check_name
 from pointsman.core.reach import Network
@@ -33,7 +35,6 @@ _SECRETS = Path("/run/secrets")  # where Docker mounts them
 _KEEP_DAYS = 30
 _USAGE_KEEP_DAYS = 400  # a year, and the month that is compared with last year's
 _LONGEST_KEPT = 3650
-_LISTENERS = ("listen.data", "listen.control", "listen.grpc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,10 @@ class Listen:
 
 
 DEFAULT_LISTEN = Listen(Address("127.0.0.1", 8780), Address("127.0.0.1", 8781), Address("127.0.0.1", 8782))
+
+
+Role = Literal["all", "api", "data"]
+_ROLES: dict[str, Role] = {"all": "all", "api": "api", "data": "data"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,9 @@ class Settings:
     default_route: str = ""
     """Empty for none."""
     direct_allowed_cidrs: tuple[Network, ...] = ()
+    role: Role = "all"
+    nats_url: Secret | None = None
+    """None for a gateway of one process. It may hold a password."""
     usage_keep_days: int = _USAGE_KEEP_DAYS
     """Days that usage rows stay."""
     records: FileRecords = field(default_factory=FileRecords)
@@ -109,6 +117,8 @@ class Settings:
             "auth.data": self.auth.data,
             "auth.metrics": self.auth.metrics,
             "public_data_url": self.public_data_url,
+            "role": self.role,
+            "nats_url": parse_broker(self.nats_url).shown if self.nats_url else "",
             "secrets_dir": str(self.secrets_dir),
             "default_route": self.default_route,
             "direct_allowed_cidrs": ", ".join(map(str, self.direct_allowed_cidrs)),
@@ -173,9 +183,8 @@ class _Reader:
         database_url = self._database_url(data_dir)
         key_file = self._path("key_file") or data_dir / _KEY_FILE
         tls = self._tls()
-        self._check_listeners(listen)
-        self._check_reach(listen, auth)
-        self._check_readers()
+        checks = SettingChecks(self._given, self._complaints, self._warnings)
+        checks.check((listen.data, listen.control, listen.grpc), data_auth=auth.data, grpc_auth=auth.grpc)
         return Settings(
             listen,
             data_dir,
@@ -191,6 +200,8 @@ class _Reader:
             public_data_url=self._public_data_url(),
             default_route=self._default_route(),
             direct_allowed_cidrs=self._allowed_cidrs("direct_allowed_cidrs"),
+            role=self._role(),
+            nats_url=self._nats_url(),
             usage_keep_days=self._days("usage_keep_days", _USAGE_KEEP_DAYS),
             warnings=tuple(self._warnings),
             sources=tuple((key.path, self._source(key.path)) for key in KEYS),
@@ -265,6 +276,30 @@ class _Reader:
                 given = self._given["auth.metrics"]
                 self._complaints.about(given, "auth.metrics is neither token nor none", "write token")
                 return "token"
+
+    def _role(self) -> Role:
+        text = self._text("role")
+        if text is None:
+            return "all"
+        given, role = self._given["role"], _ROLES.get(text, "all")
+        if text not in _ROLES:
+            self._complaints.about(given, "role is neither all, api nor data", "write all")
+        elif role != "all" and "nats_url" not in self._given:
+            reason = f"role {role} is one process of several, and there is no nats_url between them"
+            self._complaints.about(given, reason, "set nats_url, or leave role out")
+        return role
+
+    def _nats_url(self) -> Secret | None:
+        text = self._text("nats_url")
+        if text is None:
+            return None
+        try:
+            parse_broker(Secret(text))
+        except ValueError as error:
+            next_step = "write nats://HOST:PORT or tls://USER:PASSWORD@HOST:PORT"
+            self._complaints.about(self._given["nats_url"], f"nats_url {error}", next_step)
+            return None
+        return Secret(text)
 
     def _days(self, key: str, default: int) -> int:
         text = self._text(key)
@@ -359,42 +394,3 @@ class _Reader:
         for name, reason, next_step in check.warnings:
             self._warnings.append(f"{self._given[name].source}: {reason}; {next_step}")
         return tls
-
-    # What goes together
-
-    def _check_listeners(self, listen: Listen) -> None:
-        listeners = dict(zip(_LISTENERS, (listen.data, listen.control, listen.grpc), strict=True))
-        for i, (name, address) in enumerate(listeners.items()):
-            for other in _LISTENERS[:i]:
-                if address.overlaps(listeners[other]):
-                    given = self._given.get(name) or self._given[other]
-                    reason = f"{other} and {name} are both on port {address.port}"
-                    self._complaints.about(given, reason, "give each listener a port of its own")
-
-    def _check_reach(self, listen: Listen, auth: AuthSettings) -> None:
-        has_tls = "tls.cert" in self._given and "tls.key" in self._given
-        for name, address in zip(_LISTENERS, (listen.data, listen.control, listen.grpc), strict=True):
-            if not address.is_loopback and not has_tls:
-                reason = f"{name} {address} can be reached from other machines, and there is no TLS"
-                self._complaints.about(self._given[name], reason, "set tls.cert and tls.key, or listen on 127.0.0.1")
-        if auth.data == "none" and not listen.data.is_loopback and "tls.client_ca" not in self._given:
-            reason = f"auth.data is none while listen.data {listen.data} can be reached from other machines"
-            given = self._given["auth.data"]
-            self._warnings.append(
-                f"{given.source}: {reason}: all may use your providers; use keys, or set tls.client_ca"
-            )
-        if auth.grpc != "none":
-            return
-        given = self._given["auth.grpc"]
-        if listen.grpc.is_loopback:
-            reason = "auth.grpc is none: everybody on this machine may read and change what the gateway keeps"
-            self._warnings.append(f"{given.source}: {reason}; use token where the clients can send one")
-        else:
-            reason = f"auth.grpc is none while listen.grpc {listen.grpc} can be reached from other machines"
-            self._complaints.about(given, reason, "set auth.grpc to token, or listen.grpc to 127.0.0.1")
-
-    def _check_readers(self) -> None:
-        given = self._given.get("database_url")
-        if given is not None and given.public and "@" in given.text:
-            reason = "every user of this machine can read this file, and database_url may hold a password"
-            self._warnings.append(f"{given.source}: {reason}; chmod 600 it")

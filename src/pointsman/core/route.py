@@ -10,6 +10,11 @@ CHAIN = "chain"
 """Several providers in the order of a strategy, then a fallback; always executed by a gateway."""
 ALIAS = "alias"
 """Another name of a route: how `inference.local` and `sandbox-system` lead to a named one."""
+RUNNER = "runner"
+"""A registered model beside a runner; always executed by a gateway, with no second attempt. Its record is the model's
+(`core.ai_model`): no route of this kind is stored."""
+MODEL = "model"
+"""A registered model at an address of its account's own choosing; executed by a gateway. Its record is the model's."""
 RESERVED_NAMES = (INFERENCE_LOCAL, SANDBOX_SYSTEM)
 """What a sandbox knows; every other name is an alias of the operator's."""
 STRATEGIES = ("in_order", "weighted", "least_used")

@@ -5,18 +5,20 @@ import contextlib
 import ipaddress
 import secrets
 import signal
+import socket
 import time
 import uuid
 from collections.abc import Callable
 
 from pointsman.config.listen_address import Address
 from pointsman.config.reload import Loaded
-from pointsman.config.settings import DEFAULT_LISTEN
+from pointsman.config.settings import DEFAULT_LISTEN, Settings
 from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.core.reach import DirectReach
 from pointsman.core.secret import Secret
 from pointsman.core.version import VERSION
 from pointsman.events.log_files import NO_EVENT_LOG, operation_log
+from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.admin_token import load_or_make_admin_token
 from pointsman.gateway.ai_models import AiModels
@@ -36,6 +38,7 @@ from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
 from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
+from pointsman.gateway.runner_side import gateway_bus, serve_runners
 from pointsman.gateway.runners import Runners
 from pointsman.gateway.sandbox_tokens import SandboxTokens
 from pointsman.proxy.background import running
@@ -101,41 +104,58 @@ async def run_gateway(loaded: Loaded) -> int:
         if (may_open := open_files(_FILES)) < _FILES:
             log.say(f"warning: {may_open} files may be open, and all listeners may need {_FILES}; raise ulimit -n")
         admin_token = load_or_make_admin_token(settings.data_dir)
-        sockets = bind_sockets(settings.listen)
+        sockets = bind_sockets(settings.listen, with_data=settings.role != "api")
         stack.callback(sockets.close)
         stored = await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
         store = FileLayer(stored, settings.records)
         stack.push_async_callback(store.close)
         configuration = LiveConfiguration(loaded, store, log.say)
         await configuration.check()
-        data_url = settings.public_data_url or _data_url(bound_address(sockets.data), settings.tls is not None)
+        may_be_away = loaded.source.allow_degraded
+        bus = await stack.enter_async_context(gateway_bus(settings.nats_url, log.say, may_be_away=may_be_away))
         endpoints = DirectEndpoints(DirectReach(settings.direct_allowed_cidrs))
+        data_url = settings.public_data_url or _data_url(settings, sockets.data)
         control = make_control_plane(store, admin_token, log.say, data_url=data_url, endpoints=endpoints)
-        grpc_server = GrpcServer(control, log.say, open_to_admin=settings.auth.grpc == "none")
-        stack.push_async_callback(grpc_server.close)
-        grpc_port = await grpc_server.start(settings.listen.grpc, settings.tls)
-        side = await stack.enter_async_context(data_side(lambda: configuration.settings, store, control.healthy, log))
+        listening = {}
+        if settings.role != "data":
+            listening["grpc"] = await _serve_grpc(settings, control, log, stack)
+        data = data_side(lambda: configuration.settings, store, control.healthy, log, bus)
+        side = await stack.enter_async_context(data)
         control.explain.look_at(side.listener)
-        await side.listener.serve(sockets.data, ssl_context(settings.tls))
-        api = build_api(control, VERSION, log.say, watching=side.watched)
+        if sockets.data is not None:
+            await side.listener.serve(sockets.data, ssl_context(settings.tls))
+            listening["data"] = bound_address(sockets.data)
+        api = build_api(control, VERSION, log.say, watching=side.watched, is_worker=settings.role == "data")
+        if settings.role != "data":
+            serve_runners(api, bus, control.runners, log.say)
+        listening["control"] = bound_address(sockets.control)
         control_server = ControlServer(api, sockets.control, ssl_context(settings.tls))
         serving = asyncio.get_running_loop().create_task(control_server.serve())
         stack.push_async_callback(_stop_control, control_server, serving)
         await stack.enter_async_context(running(configuration.follow(hung_up, side.refresh), "configuration"))
         freeze_garbage()
-        data_at, control_at = bound_address(sockets.data), bound_address(sockets.control)
-        log.say(ready_text(data=data_at, control=control_at, grpc=(settings.listen.grpc.host, grpc_port)))
+        log.say(ready_text(**{name: listening[name] for name in ("data", "control", "grpc") if name in listening}))
         await stop.wait()
         restore()
     return 0
 
 
-def _data_url(address: tuple[str, int], has_tls: bool) -> str:
-    """Where a sandbox on this machine reaches the data listener."""
-    host, port = address
+async def _serve_grpc(
+    settings: Settings, control: ControlPlane, log: OperationLog, stack: contextlib.AsyncExitStack
+) -> tuple[str, int]:
+    """Until the stack ends. Where it listens."""
+    server = GrpcServer(control, log.say, open_to_admin=settings.auth.grpc == "none")
+    stack.push_async_callback(server.close)
+    return settings.listen.grpc.host, await server.start(settings.listen.grpc, settings.tls)
+
+
+def _data_url(settings: Settings, listener: socket.socket | None) -> str:
+    """Where a sandbox on this machine reaches the data listener, be it another process's."""
+    address = settings.listen.data
+    host, port = (address.host, address.port) if listener is None else bound_address(listener)
     if ipaddress.ip_address(host).is_unspecified:
         host = "::1" if ":" in host else "127.0.0.1"
-    return f"{'https' if has_tls else 'http'}://{Address(host, port)}/v1"
+    return f"{'https' if settings.tls else 'http'}://{Address(host, port)}/v1"
 
 
 async def _stop_control(server: ControlServer, serving: "asyncio.Task[None]") -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM, Candidate
 from pointsman.core.control_errors import ControlError
-from pointsman.core.route import Route
+from pointsman.core.route import MODEL, Route
 from pointsman.core.sandbox_token import SandboxToken
+from pointsman.gateway.named_routes import named_route
 from pointsman.gateway.route_members import followed, protocols_of, providers_of, usable_target
 from pointsman.routing.resolve import ResolvedRoute, resolve, through_gateway
 from pointsman.routing.revision import revision
@@ -71,7 +72,7 @@ class Bundles:
         return ServedBundle(found, revision(self._secret, found), self._clock())
 
     async def _resolve(self, reader: Reader, account: str, name: str) -> ResolvedRoute | None:
-        route = await reader.route(account, name)
+        route = await named_route(reader, account, name)
         problem = ""
         resolved = None
         if route is not None:
@@ -90,6 +91,7 @@ class Bundles:
         """Raises ControlError for one that cannot be used."""
         route = await followed(reader, route)
         target = await usable_target(reader, route)
-        if route.via_gateway or not isinstance(target, Candidate):  # a key in a file stays where the file is
+        # A key in a file stays where the file is, and only the gateway holds runners' lines and dials users' addresses.
+        if route.via_gateway or route.kind == MODEL or not isinstance(target, Candidate):
             return through_gateway(route.name, self._data_url, protocols_of(target))
         return resolve(route, (await providers_of(reader, route))[route.provider_name])

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
+from pointsman.bus.interface import Bus
 from pointsman.config.settings import Settings
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.data_plane import local_engines
@@ -47,7 +48,11 @@ class DataSide:
 
 @contextlib.asynccontextmanager
 async def data_side(
-    in_force: Callable[[], Settings], store: Store, is_healthy: Callable[[], Awaitable[bool]], log: OperationLog
+    in_force: Callable[[], Settings],
+    store: Store,
+    is_healthy: Callable[[], Awaitable[bool]],
+    log: OperationLog,
+    bus: Bus,
 ) -> AsyncIterator[DataSide]:
     """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError.
 
@@ -79,7 +84,7 @@ async def data_side(
         )
         stages = Stages(usage_record=usage.record)
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
-        served = Served(models, ledger, engines, stages, watched.journal, paths)
+        served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=bus)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
         yield DataSide(listener, watched, routes.refresh)

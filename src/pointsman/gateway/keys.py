@@ -10,6 +10,7 @@ from pointsman.core.route import RESERVED_NAMES
 from pointsman.core.secret import Secret
 from pointsman.core.token_digest import digest_of
 from pointsman.gateway.lifetime import check_lifetime
+from pointsman.gateway.named_routes import named_route
 from pointsman.store.interface import Store
 
 MOST_ROUTES = 64
@@ -51,8 +52,7 @@ class Keys:
         key = DataKey(account, draft.name or _made_name(digest), digest, now, permissions, routes, expires)
         async with self._store.write() as writer:
             for route in routes:
-                of_model = await writer.ai_model_by_alias(account, route)
-                if of_model is None and await writer.route(account, route) is None:
+                if await named_route(writer, account, route) is None:
                     raise NotFound(f"there is no route {route[:64]!r}; see: pointsman route list")
             await writer.insert_key(key)
         limited = f", routes {', '.join(routes)}" if routes else ""

@@ -22,22 +22,25 @@ _LOWEST_TLS = ssl.TLSVersion.TLSv1_2
 class Sockets:
     """Listening sockets. gRPC binds its own: `bind_grpc`."""
 
-    data: socket.socket
+    data: socket.socket | None
+    """None for a process that serves no data."""
     control: socket.socket
 
     def close(self) -> None:
         """For a gateway that does not start after all."""
-        self.data.close()
+        if self.data is not None:
+            self.data.close()
         self.control.close()
 
 
-def bind_sockets(listen: Listen) -> Sockets:
+def bind_sockets(listen: Listen, *, with_data: bool = True) -> Sockets:
     """Listen for data and control. Raises CannotStart, which names the key; nothing stays open then."""
-    data = _bind("listen.data", listen.data)
+    data = _bind("listen.data", listen.data) if with_data else None
     try:
         return Sockets(data, _bind("listen.control", listen.control))
     except CannotStart:
-        data.close()
+        if data is not None:
+            data.close()
         raise
 
 

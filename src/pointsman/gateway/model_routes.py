@@ -1,23 +1,26 @@
 """What the data listener's clients may name, and who they are, kept at what the store says.
 
-Every route is a name here, but for the two that sandboxes know: these are while only the gateway can call what they
-lead to. All is compiled when the store's generation, or the name of the default route, has changed, which is asked a
-few times a second; requests never wait for the store.
+Every route is a name here, and every registered model by its alias, but for the two that sandboxes know: these are
+while only the gateway can call what they lead to. All is compiled when the store's generation, or the name of the
+default route, has changed, which is asked a few times a second; requests never wait for the store.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from pointsman.core.account import DEFAULT_ACCOUNT
+from pointsman.core.ai_model import AiModel
 from pointsman.core.attempts import Member
 from pointsman.core.control_errors import ControlError
 from pointsman.core.model_table import Entry, ModelAccess, ModelTable, Target
 from pointsman.core.route import CHAIN, DIRECT, RESERVED_NAMES, Route
+from pointsman.core.runner import Runner
 from pointsman.gateway.model_callers import entries_of
 from pointsman.gateway.route_members import providers_of
 from pointsman.proxy.background import running
 from pointsman.routing.members import target_of
+from pointsman.routing.registered_models import target_of_model
 from pointsman.routing.resolve import Unresolvable
 from pointsman.store.interface import Reader, Store
 
@@ -79,7 +82,23 @@ class ModelRoutes:
             except ControlError as error:
                 problem = error.text if route.name not in RESERVED_NAMES else ""
             self._tell(account, route.name, problem)
+        runners: dict[str | None, Runner] = {each.id: each for each in await reader.runners(account)}
+        for number, model in enumerate(await reader.ai_models(account)):
+            if number % _ROUTES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            self._add_model(targets, known, model, runners.get(model.runner_id))
         return targets
+
+    def _add_model(
+        self, targets: dict[str, Target], known: Mapping[str, Target], model: AiModel, runner: Runner | None
+    ) -> None:
+        problem = ""
+        try:
+            target = target_of_model(model, runner)
+            targets.setdefault(model.alias, known[model.alias] if known.get(model.alias) == target else target)
+        except ControlError as error:
+            problem = error.text
+        self._tell(model.account, model.alias, problem)
 
     async def _target(self, reader: Reader, route: Route) -> Target:
         """Raises ControlError."""

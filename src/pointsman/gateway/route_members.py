@@ -11,9 +11,10 @@ from pointsman.core.candidate import Candidate
 from pointsman.core.control_errors import NotPossibleNow
 from pointsman.core.model_table import Target
 from pointsman.core.provider import Provider
-from pointsman.core.route import ALIAS, CHAIN, Route, ValidatedEndpoint
+from pointsman.core.route import ALIAS, CHAIN, MODEL, RUNNER, Route, ValidatedEndpoint
 from pointsman.core.runner_model import RunnerModel
 from pointsman.engine.model_file import check_model_file
+from pointsman.gateway.named_routes import model_target, named_route
 from pointsman.routing.members import target_of
 from pointsman.store.interface import Reader
 
@@ -23,7 +24,7 @@ _MOST_AT_ONCE = 32
 """Members that are verified together: the longest chain takes three rounds of 30 s, and our commands wait for 120."""
 _MOST_TOLD = 8
 """Members whose failure is told in full: a gRPC status has room for 8 KiB."""
-_GGUF = "gguf"
+_GGUF, _RUNNER = "gguf", "runner"
 
 
 async def providers_of(reader: Reader, route: Route) -> Mapping[str, Provider]:
@@ -36,7 +37,7 @@ async def followed(reader: Reader, route: Route) -> Route:
     """The route that an alias leads to; any other is its own. Raises NotPossibleNow for one that leads nowhere."""
     if route.kind != ALIAS:
         return route
-    target = await reader.route(route.account, route.target)
+    target = await named_route(reader, route.account, route.target)
     if target is None:
         raise NotPossibleNow(
             f"{route.name} leads to route {route.target[:64]!r}, which does not exist; see: pointsman route list"
@@ -47,11 +48,15 @@ async def followed(reader: Reader, route: Route) -> Route:
 async def members_of(reader: Reader, route: Route) -> tuple[Member, ...]:
     """Whom a route may ask, the fallback last; an alias' are its target's. Raises why the first cannot be used."""
     route = await followed(reader, route)
+    if route.kind in (RUNNER, MODEL):
+        return _members(await model_target(reader, route))
     return _members(target_of(route, await providers_of(reader, route)))
 
 
 async def usable_target(reader: Reader, route: Route) -> Target:
-    """What a direct route or a chain leads to, without those who cannot be used. Raises why, when there is nobody."""
+    """What a route leads to, of a chain without those who cannot be used. Raises why, when there is nobody."""
+    if route.kind in (RUNNER, MODEL):
+        return await model_target(reader, route)
     return target_of(route, await providers_of(reader, route), left_out=_ignored)
 
 
@@ -78,8 +83,8 @@ def called(members: Sequence[Member]) -> Sequence[object]:
 
 
 def _reached(members: Sequence[Member]) -> Sequence[Member]:
-    """Those that are reached over a network. A model file is not loaded to verify it."""
-    return [each for each in members if each.candidate.endpoint.scheme != _GGUF]
+    """Those that this gateway reaches over a network. A model file is not loaded to verify it, a runner not asked."""
+    return [each for each in members if each.candidate.endpoint.scheme not in (_GGUF, _RUNNER)]
 
 
 async def verify_members(verify: Verify, route: Route, members: Sequence[Member]) -> tuple[ValidatedEndpoint, ...]:
@@ -94,6 +99,8 @@ async def verify_members(verify: Verify, route: Route, members: Sequence[Member]
             try:
                 if member.candidate.endpoint.scheme == _GGUF:
                     return await asyncio.to_thread(_look_at_model, member)
+                if member.candidate.endpoint.scheme == _RUNNER:
+                    return ()
                 return await verify(_with_key(member), member.provider)
             except NotPossibleNow as error:
                 return error

@@ -20,11 +20,14 @@ from pointsman.core.route import (
     CHAIN,
     DEFAULT_TIMEOUT_SECONDS,
     DIRECT,
+    MODEL,
     RESERVED_NAMES,
+    RUNNER,
     Route,
     RouteCandidate,
     ValidatedEndpoint,
 )
+from pointsman.gateway.named_routes import named_route, named_routes
 from pointsman.gateway.route_members import Verify, called, followed, members_of, usable_target, verify_members
 from pointsman.gateway.route_rules import check_route, tidied
 from pointsman.store.interface import Reader, Store
@@ -121,9 +124,11 @@ class Routes:
             raise InvalidRequest("nothing to change; give a provider, a model or a timeout, or what a chain has")
 
         async def wanted(reader: Reader) -> Route:
-            route = await reader.route(account, name)
+            route = await named_route(reader, account, name)
             if route is None:
                 raise _no_route(name)
+            if route.kind in (RUNNER, MODEL):
+                raise InvalidRequest(f"{name} is a registered model; change it at /api/v1/ai-models")
             if route.from_file:
                 raise DefinedInFile("route", name)
             edited = edit.of(route)
@@ -157,21 +162,23 @@ class Routes:
         raise NotPossibleNow("the records changed again and again while they were being verified; try again")
 
     async def get(self, account: str, name: str) -> Route:
-        """One route. Raises NotFound."""
+        """One route, or registered model. Raises NotFound."""
         async with self._store.read() as reader:
-            route = await reader.route(account, name)
+            route = await named_route(reader, account, name)
         if route is None:
             raise _no_route(name)
         return route
 
     async def list(self, account: str) -> Sequence[Route]:
-        """All of an account's, by name."""
+        """All of an account's, registered models among them, by name."""
         async with self._store.read() as reader:
-            return await reader.routes(account)
+            return await named_routes(reader, account)
 
     async def delete(self, account: str, name: str) -> bool:
-        """Whether there was one."""
+        """Whether there was one. Raises InvalidRequest for a registered model."""
         async with self._store.write() as writer:
+            if await writer.ai_model_by_alias(account, name) is not None:
+                raise InvalidRequest(f"{name} is a registered model; delete it at /api/v1/ai-models")
             deleted = await writer.delete_route(account, name)
         if deleted:
             self._say(f"route {name} of {account}: deleted")
@@ -191,7 +198,7 @@ class Routes:
         if route.kind != ALIAS:
             return route
         async with self._store.read() as reader:
-            return await reader.route(route.account, route.target) or route
+            return await named_route(reader, route.account, route.target) or route
 
 
 def _told(route: Route) -> str:

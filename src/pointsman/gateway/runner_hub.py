@@ -13,6 +13,7 @@ from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
 from pointsman.bus.subjects import runner_subject
+from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
 from pointsman.wire.runner_envelope import unpack_request
 from pointsman.wire.runner_frames import (
@@ -107,19 +108,34 @@ class _Line:
 
 
 class RunnerHub:
-    """`now` tells seconds since the epoch; `say` gets a line for each runner that comes or goes."""
+    """`now` tells seconds since the epoch; `say` gets a line for each runner that comes or goes.
 
-    def __init__(self, bus: Bus, say: Callable[[str], None], now: Callable[[], float], limits: RunnerLimits) -> None:
+    `seen` hears of each, too, by its id; that it raises ControlError is no matter.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        say: Callable[[str], None],
+        now: Callable[[], float],
+        limits: RunnerLimits,
+        seen: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
         self.bus = bus
         self._say = say
         self._now = now
         self._limits = limits
+        self._seen = seen
         self._lines: dict[RunnerIdentity, _Line] = {}
 
     def presence(self, account: str, runner_id: str) -> Presence | None:
         """Of a runner that is connected to this process; None for any other."""
         line = self._lines.get(RunnerIdentity(account, runner_id))
         return None if line is None else Presence(line.heard, len(line.exchanges.live))
+
+    async def ask_line(self, account: str, runner_id: str, timeout_seconds: float) -> None:
+        """Returns when a process says that it holds the runner's line. Raises BusError when none does."""
+        await self.bus.request(_subject(RunnerIdentity(account, runner_id), "lines"), b"", timeout_seconds)
 
     async def evict(self, account: str, runner_id: str) -> None:
         """Its token was rotated, or it was deleted: end its line, whichever process holds it."""
@@ -136,8 +152,13 @@ class RunnerHub:
         with contextlib.suppress(BusError):  # a process that cannot be told has lost the bus, and its lines with it
             await self.bus.publish(_subject(identity, "lines"), what)
 
-    async def serve(self, identity: RunnerIdentity, socket: RunnerSocket) -> None:
-        """Carry one socket, whose token was judged, to its end."""
+    async def serve(
+        self, identity: RunnerIdentity, socket: RunnerSocket, confirm: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """Carry one socket, whose token was judged, to its end.
+
+        `confirm` judges it once more when whoever ends lines can find this one: the token may have ended meanwhile.
+        """
         code = await self._greet(identity, socket)
         if code:
             await socket.close(code)
@@ -152,8 +173,11 @@ class RunnerHub:
             await self._tell(identity, replaced)
             async with self._served(line), asyncio.TaskGroup() as tasks:
                 await self._tell(identity, replaced)
+                if not await confirm():
+                    line.end(REVOKED)
                 self._say(f"runner {identity.runner_id} of {identity.account} is connected")
-                work = (self._read(line, socket), self._write(line, socket), self._sweep(line))
+                note = self._note(identity)
+                work = (self._read(line, socket), self._write(line, socket), self._sweep(line), note)
                 carrying = [tasks.create_task(each) for each in work]
                 code = await line.ended
                 for task in carrying:
@@ -166,6 +190,12 @@ class RunnerHub:
                 del self._lines[identity]
             self._say(f"runner {identity.runner_id} of {identity.account} has gone")
             await socket.close(code)
+            await self._note(identity)
+
+    async def _note(self, identity: RunnerIdentity) -> None:
+        if self._seen is not None:
+            with contextlib.suppress(ControlError):  # a store that is away keeps no line from working
+                await self._seen(identity.runner_id)
 
     async def _greet(self, identity: RunnerIdentity, socket: RunnerSocket) -> int:
         """Wait for its hello. The code to close with, or 0."""

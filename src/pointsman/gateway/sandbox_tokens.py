@@ -10,6 +10,7 @@ from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.core.token_digest import digest_of
 from pointsman.gateway.lifetime import check_lifetime
+from pointsman.gateway.named_routes import named_route
 from pointsman.store.interface import Store
 
 _PREFIX = "pointsman-sandbox-"
@@ -41,7 +42,7 @@ class SandboxTokens:
         expires = None if lifetime_seconds is None else now + lifetime_seconds
         token = SandboxToken(account, name, digest_of(secret.reveal()), route, now, expires)
         async with self._store.write() as writer:
-            if route and await writer.route(account, route) is None:
+            if route and await named_route(writer, account, route) is None:
                 raise NotFound(f"there is no route {route[:64]!r}; see: pointsman route list")
             await writer.insert_sandbox_token(token)
         self._say(f"sandbox token {name} of {account}: created{f', route {route}' if route else ''}")

@@ -64,7 +64,7 @@ def told_of(error: RouterError) -> str:
     return error.told if isinstance(error, told) else error.text
 
 
-def _not_spoken(model: str | None, protocol: str, found: Target) -> NoCompatibleRoute:
+def _not_spoken(model: str | None, protocol: str, found: ModelTarget) -> NoCompatibleRoute:
     spoken = ", ".join(each for each in P if found.speaks(each) and each is not P.MODEL_DISCOVERY)
     told = f"{NoCompatibleRoute.text}: this model does not speak {protocol}, and requests are not translated"
     return NoCompatibleRoute(f"model {model} does not speak {protocol}", f"{told}; it speaks {spoken or 'no dialect'}")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pointsman.config.listen_address import Address
 from pointsman.config.problems import SettingsError
-from pointsman.config.setting_keys import BY_PATH, KEYS, LATER, variable_of
+from pointsman.config.setting_keys import BY_PATH, KEYS
 from pointsman.config.settings import DEFAULT_LISTEN, Settings, load_settings
 from tests.support.canary import KEY as CANARY
 
@@ -30,12 +30,14 @@ GOOD = {
     "public_data_url": "https://gateway.example:8780/v1",
     "secrets_dir": "/secrets",
     "default_route": "fast",
+    "role": "all",
+    "nats_url": "nats://u:p@h:1",
     "direct_allowed_cidrs": "10.0.0.0/8",
     "operation_log.dir": "/operations",
     "operation_log.keep_days": "'7'",
     "usage_keep_days": "'8'",
 }
-MEANT = {**GOOD, "listen.grpc": "[::1]:3", "database_url": "postgresql://***"}
+MEANT = {**GOOD, "listen.grpc": "[::1]:3", "database_url": "postgresql://***", "nats_url": "nats://…@h:1"}
 MEANT |= {"operation_log.keep_days": "7", "usage_keep_days": "8"}
 
 
@@ -119,6 +121,8 @@ def test_the_names_of_variables_and_options_are_these() -> None:
         ("POINTSMAN_AUTH__DATA", "--data-auth"),
         ("POINTSMAN_AUTH__METRICS", "--metrics-auth"),
         ("POINTSMAN_PUBLIC_DATA_URL", "--public-data-url"),
+        ("POINTSMAN_ROLE", "--role"),
+        ("POINTSMAN_NATS_URL", "--nats"),
         ("POINTSMAN_SECRETS_DIR", "--secrets-dir"),
         ("POINTSMAN_DEFAULT_ROUTE", "--default-route"),
         ("POINTSMAN_DIRECT_ALLOWED_CIDRS", "--direct-allowed-cidrs"),
@@ -194,11 +198,17 @@ def test_a_tilde_is_not_taken_for_a_directory_of_that_name(key: str, tmp_path: P
     assert any(f"{key} begins with ~" in line for line in told(tmp_path, yaml_of(key, "~/x")))
 
 
-@pytest.mark.parametrize("key", LATER)
-def test_keys_of_later_versions_are_refused_by_name(key: str, tmp_path: Path) -> None:
-    reason = f"this version does not know {key} yet; remove it, or wait for a version that does"
-    assert told(tmp_path, yaml_of(key, "x")) == [f"{FILE}:1: {reason}"]
-    assert told(tmp_path, "", {variable_of(key): "x"}) == [f"{variable_of(key)}: {reason}"]
+@pytest.mark.parametrize("role", ["api", "data"])
+def test_one_process_of_several_needs_a_bus(role: str, tmp_path: Path) -> None:
+    reason = f"role {role} is one process of several, and there is no nats_url between them"
+    assert told(tmp_path, f"role: {role}\n") == [f"{FILE}:1: {reason}; set nats_url, or leave role out"]
+    assert load(tmp_path, f"role: {role}\nnats_url: nats://h\n").role == role
+
+
+def test_what_may_be_a_credential_in_a_brokers_url_is_not_shown(tmp_path: Path) -> None:
+    settings = load(tmp_path, f"nats_url: 'tls://user:{CANARY}@h'\n")
+    assert settings.shown()["nats_url"] == "tls://…@h:4222"
+    assert CANARY not in repr(settings)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +338,7 @@ def test_a_file_with_a_password_that_all_may_read_is_worth_a_warning(tmp_path: P
 
 
 _WORDS = st.sampled_from(
-    [*BY_PATH, *LATER, "listen", "auth", "tls", "data", "grpc", "127.0.0.1:0", "[::1]:0", "none", "&a", "*a", "<<", "~"]
+    [*BY_PATH, "listen", "auth", "tls", "data", "grpc", "127.0.0.1:0", "[::1]:0", "none", "&a", "*a", "<<", "~"]
 )
 _TEXTS = st.one_of(
     st.text(max_size=60),

@@ -48,10 +48,11 @@ def build_api(
     say: Callable[[str], None],
     body_limits: BodyLimits | None = None,
     watching: Watching | None = None,
+    is_worker: bool = False,
 ) -> FastAPI:
     """The application. Every path asks for the admin's token unless it says otherwise. `say` hears of our bugs.
 
-    Without `watching` there are no `/stats`, `/metrics` and `/health/providers`.
+    Without `watching` there are no `/stats`, `/metrics` and `/health/providers`. A worker has these and `/health`.
     """
     # No pages of documentation: they would load scripts from elsewhere. No redirects: they rebuild URLs.
     api = FastAPI(
@@ -62,7 +63,18 @@ def build_api(
     api.state.body_limits = body_limits or BodyLimits()
     api.add_middleware(Boundary, say=say)
     api.add_exception_handler(HTTPException, _unmatched)
-    _add_gateway(api, endpoints.GatewayEndpoints(control, version))
+    gateway = endpoints.GatewayEndpoints(control, version)
+    _add(api, "GET", "/health", gateway.health, operation_id="health", route_class_override=PublicRoute)
+    if watching is not None:
+        add_watching(api, watching)
+    if not is_worker:
+        _add_operations(api, control, gateway)
+        _add(api, "GET", DOCUMENT_PATH, DocumentEndpoint(api, version).get, include_in_schema=False)
+    return api
+
+
+def _add_operations(api: FastAPI, control: ControlPlane, gateway: endpoints.GatewayEndpoints) -> None:
+    _add(api, "GET", f"{BASE}/status", gateway.status, operation_id="status")
     _add_providers(api, endpoints.ProviderEndpoints(control))
     _add_routes(api, endpoints.RouteEndpoints(control))
     _add_sandbox_tokens(api, endpoints.SandboxTokenEndpoints(control))
@@ -72,19 +84,10 @@ def build_api(
     add_ai_models(api, control)
     explaining = ExplainEndpoint(control).explain
     _add(api, "POST", f"{BASE}/explain", explaining, operation_id="explain", route_class_override=ExplainRoute)
-    if watching is not None:
-        add_watching(api, watching)
-    _add(api, "GET", DOCUMENT_PATH, DocumentEndpoint(api, version).get, include_in_schema=False)
-    return api
 
 
 def _add(api: FastAPI, method: str, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
     api.router.add_api_route(path, endpoint, methods=[method], **options)
-
-
-def _add_gateway(api: FastAPI, gateway: endpoints.GatewayEndpoints) -> None:
-    _add(api, "GET", "/health", gateway.health, operation_id="health", route_class_override=PublicRoute)
-    _add(api, "GET", f"{BASE}/status", gateway.status, operation_id="status")
 
 
 def _add_providers(api: FastAPI, providers: endpoints.ProviderEndpoints) -> None:

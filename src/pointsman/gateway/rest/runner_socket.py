@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
+from pointsman.core.control_errors import ControlError
 from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
 
 PATH = "/api/v1/runners/{runner_id}/ws"
@@ -17,7 +18,7 @@ TOKEN_FIELD = "x-runner-token"  # noqa: S105  # a field's name
 _CLOSE_SECONDS = 2.0
 
 Authenticate = Callable[[str, str], Awaitable[RunnerIdentity | None]]
-"""Whose token it is, by the runner's id and the token; None for nobody's."""
+"""Whose token it is, by the runner's id and the token; None for nobody's. Raises ControlError without a store."""
 
 
 def add_runner_socket(api: FastAPI, hub: RunnerHub, authenticate: Authenticate) -> None:
@@ -28,13 +29,24 @@ def add_runner_socket(api: FastAPI, hub: RunnerHub, authenticate: Authenticate) 
             await _deny(websocket, 403, "permission_denied", "a browser is no runner")
             return
         tokens = websocket.headers.getlist(TOKEN_FIELD)
-        identity = await authenticate(runner_id, tokens[0]) if len(tokens) == 1 and tokens[0] else None
+        try:
+            identity = await authenticate(runner_id, tokens[0]) if len(tokens) == 1 and tokens[0] else None
+        except ControlError as error:
+            await _deny(websocket, error.http_status, error.code, error.text)
+            return
         if identity is None:
             told = "the runner's token is not valid; run: pointsman runner register"
             await _deny(websocket, 401, "unauthenticated", told)
             return
         await websocket.accept()
-        await hub.serve(identity, _Socket(websocket))
+
+        async def confirm() -> bool:
+            try:
+                return await authenticate(runner_id, tokens[0]) == identity
+            except ControlError:  # the store has gone: the runner comes again
+                return False
+
+        await hub.serve(identity, _Socket(websocket), confirm)
 
     api.router.add_api_websocket_route(PATH, runner_socket)
 

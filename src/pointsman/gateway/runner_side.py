@@ -1,0 +1,93 @@
+"""Composes what is behind runners' lines: the bus between the gateway's processes, and where runners dial in.
+
+Owns which of them exist in a process, and who may hold a line. What they do is `bus`'s and `runner_hub`'s.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+
+from fastapi import FastAPI
+
+from pointsman.bus.interface import Bus, BusError, BusUnavailable
+from pointsman.bus.memory import MemoryBus
+from pointsman.core.control_errors import Unauthenticated
+from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
+from pointsman.core.secret import Secret
+from pointsman.gateway.cannot_start import CannotStart
+from pointsman.gateway.rest.runner_socket import Authenticate, add_runner_socket
+from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
+from pointsman.gateway.runners import Runners
+
+_ASK_SECONDS = 1.0
+"""For another process to say that a runner is connected to it."""
+_ASKED_AT_ONCE = 64
+
+
+@contextlib.asynccontextmanager
+async def gateway_bus(nats_url: Secret | None, say: Callable[[str], None], *, may_be_away: bool) -> AsyncIterator[Bus]:
+    """The bus of a gateway of one process, or with a URL of several. Raises CannotStart."""
+    bus: Bus
+    if nats_url is None:
+        bus = MemoryBus(say)
+    else:
+        from pointsman.bus.nats import open_nats_bus  # most gateways need none
+
+        try:
+            bus = await open_nats_bus(nats_url, say, may_be_away=may_be_away)
+        except BusUnavailable as error:
+            raise CannotStart(f"nats_url: {error}; or start the gateway with --allow-degraded") from None
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+def serve_runners(api: FastAPI, bus: Bus, runners: Runners, say: Callable[[str], None]) -> RunnerHub:
+    """Let runners dial in to an application, and the records know who is there."""
+    hub = RunnerHub(bus, say, time.time, DEFAULT_RUNNER_LIMITS, runners.seen)
+    add_runner_socket(api, hub, _authenticate_by(runners))
+    lines = RunnerLines(hub)
+    runners.look_at(lines, lines)
+    return hub
+
+
+def _authenticate_by(runners: Runners) -> Authenticate:
+    async def authenticate(runner_id: str, token: str) -> RunnerIdentity | None:
+        try:
+            runner = await runners.admit(runner_id, token)
+        except Unauthenticated:
+            return None
+        return RunnerIdentity(runner.account, runner.id)
+
+    return authenticate
+
+
+class RunnerLines:
+    """Who is connected, to whichever process: `Presence` and `RunnersChanged`."""
+
+    def __init__(self, hub: RunnerHub) -> None:
+        self._hub = hub
+
+    async def connected(self, account: str, runner_ids: Collection[str]) -> Collection[str]:
+        """See Presence."""
+        places = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def is_connected(runner_id: str) -> bool:
+            if self._hub.presence(account, runner_id) is not None:
+                return True
+            try:
+                async with places:
+                    await self._hub.ask_line(account, runner_id, _ASK_SECONDS)
+            except BusError:
+                return False
+            return True
+
+        asked = list(runner_ids)
+        found = await asyncio.gather(*map(is_connected, asked))
+        return [runner_id for runner_id, is_there in zip(asked, found, strict=True) if is_there]
+
+    async def token_ended(self, account: str, runner_id: str) -> None:
+        """See RunnersChanged."""
+        await self._hub.evict(account, runner_id)
