@@ -69,13 +69,13 @@ def test_a_line_of_64_kib_passes_from_the_models_server_to_the_client_whatever_i
     async def work() -> None:
         text = line_of(character, 64 * _KIB).encode()
         assert len(text) == 64 * _KIB
-        async with model_server(answering(EVENT_STREAM, text + b"\n\ndata: [DONE]\n\n")) as server:
-            async with whole_way(server, tmp_path) as made:
-                answer = await made.ask(stream=True)
-                assert (answer.status, answer.body) == (200, text + b"\n\ndata: [DONE]\n\n")
-                server.answer = answering(EVENT_STREAM, text + b"x\n\ndata: [DONE]\n\n")
-                refused = await made.ask(stream=True)
-                assert (refused.status, refused.code) == (502, "runner_frame_too_large")
+        end = b"\n\ndata: [DONE]\n\n"
+        async with model_server(answering(EVENT_STREAM, text + end)) as server, whole_way(server, tmp_path) as made:
+            answer = await made.ask(stream=True)
+            assert (answer.status, answer.body) == (200, text + end)
+            server.answer = answering(EVENT_STREAM, text + b"x" + end)
+            refused = await made.ask(stream=True)
+            assert (refused.status, refused.code) == (502, "runner_frame_too_large")
 
     run(work)
 
@@ -88,13 +88,12 @@ def test_a_completion_of_64_kib_passes_from_the_models_server_to_the_client_what
     async def work() -> None:
         body = '{"x":"' + character * ((64 * _KIB - 8) // len(character.encode())) + '"}'
         text = body.encode().ljust(64 * _KIB, b" ")
-        async with model_server(answering(whole(text))) as server:
-            async with whole_way(server, tmp_path) as made:
-                answer = await made.ask()
-                assert (answer.status, answer.body) == (200, text)
-                server.answer = answering(whole(text + b" "))
-                refused = await made.ask()
-                assert (refused.status, refused.code) == (502, "runner_frame_too_large")
+        async with model_server(answering(whole(text))) as server, whole_way(server, tmp_path) as made:
+            answer = await made.ask()
+            assert (answer.status, answer.body) == (200, text)
+            server.answer = answering(whole(text + b" "))
+            refused = await made.ask()
+            assert (refused.status, refused.code) == (502, "runner_frame_too_large")
 
     run(work)
 

@@ -50,7 +50,7 @@ def test_the_numbers_of_the_runner_protocol_are_the_defaults(name: str, value: f
 def test_every_limit_is_positive_and_can_be_shrunk_for_a_test(limits: Limits | RunnerLimits) -> None:
     for each in dataclasses.fields(limits):
         assert getattr(limits, each.name) > 0
-        assert getattr(dataclasses.replace(limits, **{each.name: 1}), each.name) == 1
+        assert getattr(dataclasses.replace(limits, **{each.name: 1}), each.name) == 1  # type: ignore[arg-type]
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(limits, each.name, 1)
 
