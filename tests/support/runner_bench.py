@@ -68,7 +68,8 @@ class Runner:
         await self.line.send(frame if isinstance(frame, str | bytes) else json.dumps(frame))
 
     async def receive(self) -> dict[str, Any]:
-        frame: dict[str, Any] = json.loads(await asyncio.wait_for(self.line.recv(), 10))
+        async with asyncio.timeout(10):  # wait_for would lose a cancellation that comes with the frame
+            frame: dict[str, Any] = json.loads(await self.line.recv())
         return frame
 
     async def answer(self, request: dict[str, Any], data: str = "", **more: Any) -> None:

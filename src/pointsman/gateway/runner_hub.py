@@ -22,6 +22,7 @@ from pointsman.wire.runner_envelope import unpack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
     FrameError,
+    FrameTooLarge,
     Hello,
     ModelRequest,
     ModelResponse,
@@ -238,8 +239,10 @@ class RunnerHub:
             async with asyncio.timeout(_HELLO_SECONDS):
                 data = await socket.receive()
             frame = read_from_runner(data or b"", self._limits)
-        except (TimeoutError, FrameError):
+        except TimeoutError:
             return VIOLATION
+        except FrameError as error:
+            return _code(error)
         finally:
             self._greeting[identity] -= 1
             if not self._greeting[identity]:
@@ -324,9 +327,8 @@ class RunnerHub:
             line.heard, line.heard_at = self._now(), loop.time()
             try:
                 self._take(line, data)
-            except FrameError:
-                size = len(data.encode() if isinstance(data, str) else data)
-                line.end(TOO_LARGE if size > self._limits.frame_bytes else VIOLATION)
+            except FrameError as error:
+                line.end(_code(error))
 
     def _take(self, line: _Line, data: str | bytes) -> None:
         """Raises FrameError for what costs the runner its line."""
@@ -388,6 +390,10 @@ def _give(answer: "asyncio.Future[ModelResponse] | None", response: ModelRespons
 
 def _too_late(request_id: str) -> ModelResponse:
     return ModelResponse(request_id, 504, done=True, error="runner_proxy_timeout")
+
+
+def _code(error: FrameError) -> int:
+    return TOO_LARGE if isinstance(error, FrameTooLarge) else VIOLATION
 
 
 def _subject(identity: RunnerIdentity, *more: str) -> str:

@@ -77,7 +77,7 @@ class ControlServer:
             app,
             http=Connection,
             ws=_Line,
-            ws_max_size=DEFAULT_RUNNER_LIMITS.frame_bytes,
+            ws_max_size=DEFAULT_RUNNER_LIMITS.escaped_frame_bytes,
             ws_ping_interval=None,  # runners have their own heartbeat
             ws_per_message_deflate=False,
             lifespan="off",
