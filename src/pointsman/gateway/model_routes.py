@@ -15,6 +15,7 @@ from pointsman.core.attempts import Member
 from pointsman.core.control_errors import ControlError
 from pointsman.core.model_table import Entry, ModelAccess, ModelTable, Target
 from pointsman.core.route import CHAIN, DIRECT, RESERVED_NAMES, Route
+from pointsman.core.runner import Runner
 from pointsman.gateway.model_callers import entries_of
 from pointsman.gateway.route_members import providers_of
 from pointsman.proxy.background import running
@@ -81,19 +82,19 @@ class ModelRoutes:
             except ControlError as error:
                 problem = error.text if route.name not in RESERVED_NAMES else ""
             self._tell(account, route.name, problem)
-        runners = {each.id for each in await reader.runners(account)}
+        runners: dict[str | None, Runner] = {each.id: each for each in await reader.runners(account)}
         for number, model in enumerate(await reader.ai_models(account)):
             if number % _ROUTES_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            self._add_model(targets, known, model, has_runner=model.runner_id in runners)
+            self._add_model(targets, known, model, runners.get(model.runner_id))
         return targets
 
     def _add_model(
-        self, targets: dict[str, Target], known: Mapping[str, Target], model: AiModel, *, has_runner: bool
+        self, targets: dict[str, Target], known: Mapping[str, Target], model: AiModel, runner: Runner | None
     ) -> None:
         problem = ""
         try:
-            target = target_of_model(model, has_runner)
+            target = target_of_model(model, runner)
             targets.setdefault(model.alias, known[model.alias] if known.get(model.alias) == target else target)
         except ControlError as error:
             problem = error.text

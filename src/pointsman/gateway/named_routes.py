@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from pointsman.core.ai_model import AiModel
 from pointsman.core.control_errors import NotPossibleNow
 from pointsman.core.model_table import Target
 from pointsman.core.route import Route
@@ -30,8 +29,5 @@ async def model_target(reader: Reader, route: Route) -> Target:
     model = await reader.ai_model_by_alias(route.account, route.name)
     if model is None:
         raise NotPossibleNow(f"model {route.name} was deleted; see /api/v1/ai-models")
-    return target_of_model(model, has_runner=await _has_runner(reader, model))
-
-
-async def _has_runner(reader: Reader, model: AiModel) -> bool:
-    return model.runner_id is not None and await reader.runner(model.account, model.runner_id) is not None
+    runner = None if model.runner_id is None else await reader.runner(route.account, model.runner_id)
+    return target_of_model(model, runner)
