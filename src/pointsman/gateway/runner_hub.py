@@ -126,6 +126,7 @@ class RunnerHub:
         self._limits = limits
         self._seen = seen
         self._lines: dict[RunnerIdentity, _Line] = {}
+        bus.when_lost(self._cancel_all)
 
     def presence(self, account: str, runner_id: str) -> Presence | None:
         """Of a runner that is connected to this process; None for any other."""
@@ -250,6 +251,13 @@ class RunnerHub:
             self._cancel(line, request, passes=passes)
             return ModelResponse(request.request_id, done=True)
         return await self._frame(line, request, left)
+
+    def _cancel_all(self) -> None:
+        """The bus was lost: who asked goes on with nothing, and could not say so."""
+        for line in self._lines.values():
+            for request_id in line.exchanges.live:
+                cancel = ModelRequest(request_id, CANCEL)
+                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
 
     def _cancel(self, line: _Line, request: ModelRequest, *, passes: bool) -> None:
         if passes:
