@@ -4,6 +4,7 @@ Every request carries a nonce of its own in its prompt: whatever reached a model
 by it afterwards.
 """
 
+import contextlib
 import http.client
 import json
 import socket
@@ -94,13 +95,11 @@ class Asking:
     def end(self) -> End:
         """Read to the end."""
         before = len(self.lines)
-        is_whole = True
-        try:
+        with contextlib.suppress(OSError, http.client.HTTPException):
             while self.line():
                 pass
-        except (OSError, http.client.HTTPException):
-            is_whole = False
-        return End(self.lines[before:], is_whole)
+        # What is cut between two chunks is no error to readline, but the library still waits for another one.
+        return End(self.lines[before:], self.response.chunk_left is None)
 
     def leave(self) -> None:
         """Close the connection."""

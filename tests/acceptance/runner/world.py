@@ -9,6 +9,8 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -143,6 +145,10 @@ class World:
     user_key: Path = Path()
     secrets: tuple[str, ...] = ()
     """Keys that were given out."""
+    pool: ThreadPoolExecutor = field(default_factory=ThreadPoolExecutor)
+    """For what takes its time."""
+    late: list[Future[str]] = field(default_factory=list)
+    """Ends of streams that are still waited for."""
     refused: list[str] = field(default_factory=list)
     """Nonces of requests that must not have reached any model's server."""
     broken: list[str] = field(default_factory=list)
@@ -188,7 +194,7 @@ def _gateway(name: str, directory: Path, environ: dict[str, str], *options: str)
 
 
 @contextlib.contextmanager
-def world(directory: Path) -> Any:
+def world(directory: Path) -> Iterator[World]:
     """All of it, of which only PostgreSQL, the broker and the hosts' networks run."""
     with contextlib.ExitStack() as stack:
         _certificate(directory)
@@ -227,3 +233,4 @@ def world(directory: Path) -> Any:
 def _close(made: World) -> None:
     for program in reversed(made.programs()):
         program.close()
+    made.pool.shutdown()
