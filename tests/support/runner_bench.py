@@ -25,7 +25,8 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.rest.runner_socket import add_runner_socket
 from pointsman.gateway.rest.server import ControlServer
-from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
+from pointsman.gateway.runner_hub import RunnerHub
+from pointsman.gateway.runner_identity import RunnerIdentity
 from pointsman.proxy.background import running
 from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models

@@ -10,13 +10,13 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
 from pointsman.bus.subjects import runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
+from pointsman.gateway.runner_identity import Presence, RunnerIdentity, RunnerLoad
 from pointsman.gateway.unsent_frames import UnsentFrames
 from pointsman.wire.runner_envelope import unpack_request
 from pointsman.wire.runner_frames import (
@@ -45,36 +45,6 @@ _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
 """Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerIdentity:
-    """Who a token belongs to."""
-
-    account: str
-    runner_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Presence:
-    """What is known of a runner that is connected here."""
-
-    last_seen: float
-    """Seconds since the epoch."""
-    active_requests: int
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerLoad:
-    """What is there of runners at one process."""
-
-    connected: int = 0
-    """Lines in force."""
-    active_requests: int = 0
-    """Places that requests hold at them."""
-
-
-NO_LOAD = RunnerLoad()
 
 
 class RunnerSocket(Protocol):
@@ -147,6 +117,7 @@ class RunnerHub:
         self._seen = seen
         self._lines: dict[RunnerIdentity, _Line] = {}
         self._greeting: Counter[RunnerIdentity] = Counter()
+        bus.when_lost(self._cancel_all)
 
     def presence(self, account: str, runner_id: str) -> Presence | None:
         """Of a runner that is connected to this process; None for any other."""
@@ -293,6 +264,13 @@ class RunnerHub:
             self._cancel(line, request, passes=passes)
             return ModelResponse(request.request_id, done=True)
         return await self._frame(line, request, left)
+
+    def _cancel_all(self) -> None:
+        """The bus was lost: who asked goes on with nothing, and could not say so."""
+        for line in self._lines.values():
+            for request_id in line.exchanges.live:
+                cancel = ModelRequest(request_id, CANCEL)
+                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
 
     def _cancel(self, line: _Line, request: ModelRequest, *, passes: bool) -> None:
         if passes:
