@@ -285,12 +285,14 @@ class RunnerHub:
         line.moved[request.request_id] = loop.time()
         line.began.setdefault(request.request_id, loop.time())
         line.send(request)
-        expiry = loop.call_later(seconds, _give, answer, _too_late(request.request_id))
+        late, given = _too_late(request.request_id), None
+        expiry = loop.call_later(seconds, _give, answer, late)
         try:
-            return await answer
+            given = await answer
+            return given
         finally:
             expiry.cancel()
-            if line.waiting.get(request.request_id) is answer:
+            if given is late or line.waiting.get(request.request_id) is answer:
                 # Nobody waits any more: the slot is free, whatever the runner does.
                 cancel = ModelRequest(request.request_id, CANCEL)
                 self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
