@@ -14,7 +14,7 @@ from pointsman.config.listen_address import Address
 from pointsman.config.reload import Loaded
 from pointsman.config.settings import DEFAULT_LISTEN, Settings
 from pointsman.core.limits import DEFAULT_LIMITS
-from pointsman.core.reach import DirectReach
+from pointsman.core.reach import ONLY_PUBLIC, DirectReach
 from pointsman.core.secret import Secret
 from pointsman.core.version import VERSION
 from pointsman.events.log_files import NO_EVENT_LOG, operation_log
@@ -52,7 +52,8 @@ _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
 _ID_BYTES = 16
 DEFAULT_DATA_URL = f"http://{DEFAULT_LISTEN.data}/v1"
-_FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMITS.connections + 256
+_CONTROL = ListenerLimits()
+_FILES = GrpcLimits().connections + _CONTROL.connections + _CONTROL.lines + DEFAULT_LIMITS.connections + 256
 """As many clients as the listeners take, and our own: the database, upstreams that are verified, libraries."""
 
 
@@ -69,11 +70,11 @@ def make_control_plane(
     Until `runners.look_at` no runner is connected. Without `endpoints` direct models have public addresses only.
     """
     runners = Runners(store, clock, _record_id, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say)
-    endpoints = endpoints or DirectEndpoints(DirectReach())
+    endpoints = endpoints or DirectEndpoints(ONLY_PUBLIC)
     return ControlPlane(
         store=store,
         providers=Providers(store, clock, lambda: str(uuid.uuid4()), say),
-        routes=Routes(store, Prober().verify, say, runners),
+        routes=Routes(store, Prober(reach=endpoints.reach).verify, say, runners),
         sandbox_tokens=SandboxTokens(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         keys=Keys(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         runners=runners,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pointsman.config.settings import Settings
 from pointsman.core.quota import LedgerUnavailable
+from pointsman.core.reach import DirectReach
 from pointsman.data_plane import local_engines
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.cannot_start import CannotStart
@@ -88,7 +89,8 @@ async def data_side(
         )
         stages = Stages(usage_record=usage.record)
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
-        served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus)
+        reach = DirectReach(settings.direct_allowed_cidrs)
+        served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
         yield DataSide(listener, watched, routes.refresh)

@@ -20,6 +20,7 @@ from pointsman.core.runner_errors import PROXY_ERROR, UPSTREAM_ERROR, RunnerErro
 from pointsman.core.runner_model import RunnerModel
 from pointsman.proxy.call import Call
 from pointsman.proxy.upstream.exchange import READ_ERROR, BodySink
+from pointsman.wire.event_lines import EventEnds, is_done
 from pointsman.wire.json_model import is_json_like, splice_model
 from pointsman.wire.response import ResponseHead
 from pointsman.wire.runner_envelope import pack_request
@@ -34,7 +35,6 @@ from pointsman.wire.runner_frames import (
 )
 
 _OFFLINE, _TIMEOUT = "runner_offline", "runner_proxy_timeout"
-_DONE = "data: [DONE]"
 _GRACE_SECONDS = 2.0
 """Beyond a request's deadline, for the answer that says so."""
 _LEAST_SUCCESS, _MOST_SUCCESS = 200, 299
@@ -155,19 +155,20 @@ class RunnerAnswer:
         return frame
 
     async def relay(self, sink: BodySink) -> str:
-        """Each line, and an empty one behind it. Returns why it was truncated, or an empty string."""
+        """Each line, and an empty one behind each event. Returns why it was truncated, or an empty string."""
         if not self._streams:
             sink.body(self._first.data.encode(), last=True)
             return ""
-        frame = self._first
+        frame, ends = self._first, EventEnds()
         while True:
             if not _is_line(frame.data):
                 return PROXY_ERROR
-            if frame.data.rstrip(" ") == _DONE:
-                sink.body(frame.data.encode() + b"\n\n", last=True)
+            line = frame.data.encode()
+            if is_done(line):
+                sink.body(line + b"\n\n", last=True)
                 return ""
-            if frame.data:
-                sink.body(frame.data.encode() + b"\n\n", last=False)
+            if line:
+                sink.body(line + ends.after(line), last=False)
             if frame.done:
                 return READ_ERROR
             try:
