@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import openai
 import pytest
 import uvloop
 
@@ -129,6 +130,7 @@ def test_a_runner_that_is_not_there_is_offline_at_once_and_one_that_leaves_ends_
     run(work)
 
 
+@pytest.mark.limit("runner.active_requests")
 def test_the_fifth_request_at_once_is_told_that_the_runner_is_busy() -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
@@ -144,6 +146,7 @@ def test_the_fifth_request_at_once_is_told_that_the_runner_is_busy() -> None:
 
 
 @pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 413)])
+@pytest.mark.limit("runner.request_bytes")
 def test_a_request_of_the_largest_size_passes_and_a_byte_more_does_not(more: int, status: int) -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
@@ -224,6 +227,23 @@ def test_a_stream_that_ends_without_done_ends_in_one_error_event(second: dict[st
             assert error == {"message": f"response truncated: {told_of}", "type": "proxy_stream_error"}
             assert events[2:] == [b""]
             await until(lambda: made.active == 0)
+
+    run(work)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_model_that_is_too_slow_is_an_sdks_504_and_the_sdk_does_not_make_it_begin_anew(streams: bool) -> None:
+    async def work() -> None:
+        async with bench(SHORT) as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
+            client = openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{made.data}/v1", api_key="unused")
+            async with client:
+                with pytest.raises(openai.InternalServerError, match="did not answer in time") as caught:
+                    await client.chat.completions.create(model="alias", messages=[], stream=streams)
+            assert (caught.value.status_code, caught.value.code) == (504, "runner_proxy_timeout")
+            assert [(await runner.receive())["operation"] for _ in range(2)] == ["start", "cancel"]
+            asked = tasks.create_task(made.ask())  # what comes next is this one's
+            await runner.answer(await runner.receive(), '{"id":"next"}', done=True)
+            assert (await asked).body == b'{"id":"next"}'
 
     run(work)
 

@@ -17,7 +17,8 @@ from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
 from pointsman.core.secret import Secret
 from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.rest.runner_socket import Authenticate, add_runner_socket
-from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
+from pointsman.gateway.runner_hub import RunnerHub
+from pointsman.gateway.runner_identity import RunnerIdentity
 from pointsman.gateway.runners import Runners
 
 _ASK_SECONDS = 1.0
@@ -43,13 +44,17 @@ async def gateway_bus(nats_url: Secret | None, say: Callable[[str], None], *, ma
         await bus.close()
 
 
-def serve_runners(api: FastAPI, bus: Bus, runners: Runners, say: Callable[[str], None]) -> RunnerHub:
-    """Let runners dial in to an application, and the records know who is there."""
+def runner_hub(bus: Bus, runners: Runners, say: Callable[[str], None]) -> RunnerHub:
+    """What holds this process's lines, if any; from now on the records know who is there, at whichever process."""
     hub = RunnerHub(bus, say, time.time, DEFAULT_RUNNER_LIMITS, runners.seen)
-    add_runner_socket(api, hub, _authenticate_by(runners))
     lines = RunnerLines(hub)
     runners.look_at(lines, lines)
     return hub
+
+
+def serve_runners(api: FastAPI, hub: RunnerHub, runners: Runners) -> None:
+    """Let runners dial in to an application."""
+    add_runner_socket(api, hub, _authenticate_by(runners))
 
 
 def _authenticate_by(runners: Runners) -> Authenticate:

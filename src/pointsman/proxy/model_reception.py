@@ -35,6 +35,8 @@ _LONGEST_WAIT = 60
 """Seconds that a library should sleep before it tries again by itself. Anthropic's Python library (2.14) sleeps as long
 as Retry-After says, hours if it must, and its program seems to hang; OpenAI's older ones leave anything above this out.
 """
+_NO_RETRY = b"x-should-retry: false\r\n"
+"""Not a standard's, but both vendors' libraries obey it."""
 _LONGEST_TOLD = 64
 """Characters of a model's name that are repeated to whoever sent it."""
 
@@ -158,7 +160,9 @@ class Models:
             wait = max(1, ceil(error.retry_after_seconds))
             own += b"retry-after: %d\r\n" % wait
             if wait > _LONGEST_WAIT:
-                own += b"x-should-retry: false\r\n"  # not a standard's, but both vendors' libraries obey it
+                own += _NO_RETRY
+        if isinstance(error, RunnerError) and not error.may_pass:
+            own += _NO_RETRY
         if protocol == P.MESSAGES:
             body = anthropic_error_body(error.status, message, request_id)
         else:

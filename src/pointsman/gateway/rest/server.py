@@ -77,7 +77,7 @@ class ControlServer:
             app,
             http=Connection,
             ws=_Line,
-            ws_max_size=DEFAULT_RUNNER_LIMITS.frame_bytes,
+            ws_max_size=DEFAULT_RUNNER_LIMITS.escaped_frame_bytes,
             ws_ping_interval=None,  # runners have their own heartbeat
             ws_per_message_deflate=False,
             lifespan="off",
@@ -160,9 +160,19 @@ class _Line(WebSocketsSansIOProtocol):
         self._pieces = 0
         super().send_receive_event_to_app()
 
+    _last: asyncio.TimerHandle | None = None
+    _is_lost = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._is_lost = True
+        if self._last is not None:  # it would keep what has gone for its time
+            self._last.cancel()
+
     def on_task_complete(self, task: "asyncio.Task[None]") -> None:
         super().on_task_complete(task)
-        self.loop.call_later(_LAST_SECONDS, self.transport.abort)
+        if not self._is_lost:
+            self._last = self.loop.call_later(_LAST_SECONDS, self.transport.abort)
 
 
 class _Connection(H11Protocol):
