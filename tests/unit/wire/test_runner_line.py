@@ -51,6 +51,7 @@ def test_frames_that_come_late_or_unasked_are_dropped() -> None:
 
 
 @pytest.mark.parametrize(("size", "code"), [(9, ""), (10, ""), (11, "runner_frame_too_large")])
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_one_frames_data(size: int, code: str) -> None:
     line = RunnerLine(_LIMITS)
     line.asked(start())
@@ -61,6 +62,7 @@ def test_the_bound_of_one_frames_data(size: int, code: str) -> None:
 
 
 @pytest.mark.parametrize(("last", "code"), [(4, ""), (5, ""), (6, "runner_response_limit")])
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_all_data_together_counts_bytes(last: int, code: str) -> None:
     line = RunnerLine(_LIMITS)
     line.asked(start())
@@ -73,6 +75,7 @@ def test_the_bound_of_all_data_together_counts_bytes(last: int, code: str) -> No
 
 
 @pytest.mark.parametrize(("size", "code"), [(19, ""), (20, ""), (21, "runner_request_too_large")])
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_a_request(size: int, code: str) -> None:
     line = RunnerLine(_LIMITS)
     body = b'{"m":"' + b"x" * (size - 8) + b'"}'
@@ -83,6 +86,7 @@ def test_the_bound_of_a_request(size: int, code: str) -> None:
         assert line.asked(start(body=body))
 
 
+@pytest.mark.guarantee("S7")
 def test_the_third_of_two_is_refused_until_a_slot_is_free() -> None:
     line = RunnerLine(_LIMITS)
     line.asked(start("a"))
@@ -154,6 +158,7 @@ _ACTS = st.lists(st.tuples(st.sampled_from(["start", "next", "cancel", "reply", 
 
 
 @given(_ACTS)
+@pytest.mark.guarantee("S5")
 def test_two_honest_halves_never_break_the_line(acts: list[tuple[str, str]]) -> None:
     """Whatever is asked in whatever order: what the gateway's half passes on, the runner's takes, and the reverse."""
     line, calls = RunnerLine(_LIMITS), RunnerCalls(lambda _: True, _LIMITS)
