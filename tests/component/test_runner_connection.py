@@ -165,6 +165,7 @@ def test_a_lost_websocket_lets_every_server_go_and_the_next_one_resumes_nothing(
 
 
 @pytest.mark.guarantee("N5", "S7")
+@pytest.mark.limit("runner.active_requests")
 def test_four_requests_at_once_and_the_fifth_is_busy(tmp_path: Path) -> None:
     async def main() -> None:
         async with model_server(stays) as server, scripted_gateway() as gateway:

@@ -131,6 +131,7 @@ def test_a_runner_that_is_not_there_is_offline_at_once_and_one_that_leaves_ends_
     run(work)
 
 
+@pytest.mark.limit("runner.active_requests")
 @pytest.mark.guarantee("S7")
 def test_the_fifth_request_at_once_is_told_that_the_runner_is_busy() -> None:
     async def work() -> None:
@@ -147,6 +148,7 @@ def test_the_fifth_request_at_once_is_told_that_the_runner_is_busy() -> None:
 
 
 @pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 413)])
+@pytest.mark.limit("runner.request_bytes")
 @pytest.mark.guarantee("S7")
 def test_a_request_of_the_largest_size_passes_and_a_byte_more_does_not(more: int, status: int) -> None:
     async def work() -> None:

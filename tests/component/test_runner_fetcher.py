@@ -133,6 +133,7 @@ def test_an_answer_of_another_kind_than_was_asked_for_is_a_read_error(answer: by
 
 @pytest.mark.parametrize(("size", "passes"), [(-1, True), (0, True), (1, False)])
 @pytest.mark.guarantee("N5", "S7")
+@pytest.mark.limit("runner.data_bytes")
 def test_the_bound_of_a_line(size: int, passes: bool) -> None:
     data = "data: " + "x" * (DEFAULT_RUNNER_LIMITS.data_bytes + size - 6)
     expected = [line(data), DONE] if passes else [TOO_LARGE]
@@ -141,16 +142,21 @@ def test_the_bound_of_a_line(size: int, passes: bool) -> None:
 
 @pytest.mark.parametrize(("size", "passes"), [(-1, True), (0, True), (1, False)])
 @pytest.mark.guarantee("N5", "S7")
+@pytest.mark.limit("runner.data_bytes")
 def test_the_bound_of_a_completion(size: int, passes: bool) -> None:
     body = b'"' + b"x" * (DEFAULT_RUNNER_LIMITS.data_bytes + size - 2) + b'"'
     assert answered(whole(body), body=_PLAIN) == ([(200, body.decode(), True, "")] if passes else [TOO_LARGE])
 
 
-def test_a_line_that_escapes_make_longer_than_a_frame_does_not_close_the_gateways_line() -> None:
-    assert answered(EVENT_STREAM, b'data: "' + b"\\" * 60000 + b'"\n\n') == [TOO_LARGE]
+@pytest.mark.parametrize("character", ['"', "\\", "\x01", "\t", "\x7f", "é"])
+def test_the_bound_of_a_line_is_the_same_whatever_it_consists_of(character: str) -> None:
+    data = character * (DEFAULT_RUNNER_LIMITS.data_bytes // len(character.encode()))
+    assert answered(EVENT_STREAM, data.encode() + b"\n\ndata: [DONE]\n\n") == [line(data), DONE]
+    assert answered(EVENT_STREAM, data.encode() + b"x\n\ndata: [DONE]\n\n") == [TOO_LARGE]
 
 
 @pytest.mark.parametrize(("size", "last"), [(29, DONE), (28, DONE), (27, failed(502, "runner_response_limit"))])
+@pytest.mark.limit("runner.response_bytes")
 @pytest.mark.guarantee("S7")
 def test_the_bound_of_all_data(size: int, last: Outcome) -> None:
     limits = replace(DEFAULT_RUNNER_LIMITS, response_bytes=size)

@@ -172,6 +172,7 @@ def test_sprayed_and_late_frames_reach_nobody() -> None:
     run(work)
 
 
+@pytest.mark.limit("runner.response_bytes")
 @pytest.mark.guarantee("S7")
 def test_a_runner_that_does_not_stop_is_cut_at_the_sum_of_its_data() -> None:
     limits = replace(DEFAULT_RUNNER_LIMITS, response_bytes=1000)

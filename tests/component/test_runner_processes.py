@@ -34,6 +34,9 @@ def test_a_broker_that_dies_ends_what_runs_at_once_and_nothing_is_sent_again_whe
                 assert rest.count(b"data: ") == 1
                 assert b"response truncated: runner_offline" in rest
                 assert (await made.ask()).code == "runner_offline"
+                cancel = await runner.receive()  # while the broker is away: who asked cannot say it
+                assert (cancel["operation"], cancel["request_id"]) == ("cancel", request["request_id"])
+                assert made.active == 0
                 server.start()
                 await until(lambda: len([line for line in said if "connected again" in line]) == 2)
                 await runner.answer(request, "data: late")

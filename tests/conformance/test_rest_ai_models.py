@@ -138,6 +138,7 @@ def test_a_route_does_not_take_a_models_name(api: RunningApi, runner: str) -> No
     assert api.put("/routes/free", setting).status == 200
 
 
+@pytest.mark.limit("runner.models")
 @pytest.mark.guarantee("S7")
 def test_a_runner_has_at_most_64_models(api: RunningApi, runner: str) -> None:
     most = DEFAULT_RUNNER_LIMITS.models

@@ -38,12 +38,12 @@ class RunnerError(RouterError):
     """`code` is one of DESIGN section 8's. Nothing that a runner wrote is in it."""
 
     text: ClassVar[str] = "the runner's model did not answer"
-    reason: ClassVar[str] = "runner"
 
     def __init__(self, code: str, status: int = 0) -> None:
         """`status` counts for an upstream's error alone, all others have theirs. What is unknown is such an error."""
         self.code = code if code in _TOLD else UPSTREAM_ERROR
         self.told = _TOLD[self.code]
+        self.reason = self.code  # type: ignore[misc]  # of the class, elsewhere
         usual = status if _LEAST_ERROR <= status <= _MOST_ERROR else _BAD_GATEWAY
         self.status = _STATUSES.get(self.code, usual)  # type: ignore[misc]  # of the class, elsewhere
         self.may_pass = self.code not in _SAME_AGAIN

@@ -67,7 +67,7 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
         return pb.GetClusterInferenceResponse(
             # For what has no one provider, its kind and name: clients of OpenShell show it as it stands.
             provider_name=led_to.provider_name if is_direct else f"{led_to.kind}:{led_to.name}",
-            model_id=led_to.model if is_direct else led_to.name,
+            model_id=led_to.model or led_to.name,
             version=route.version,
             route_name=route.name,
             timeout_secs=led_to.timeout_seconds,

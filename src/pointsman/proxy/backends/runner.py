@@ -45,6 +45,22 @@ class _Asked(msgspec.Struct):
     stream: bool | None = None
 
 
+def body_for_runner(body: bytes, identifier: str, most_keys: int, most_bytes: int) -> tuple[bytes, bool]:
+    """What a model of this identifier is sent of a client's body, and whether a stream is asked for.
+
+    Raises MalformedRequest or RunnerError for what is not sent.
+    """
+    if not is_json_like(body):
+        raise MalformedRequest("request body is not a JSON object")
+    sent = b"".join(splice_model(body, msgspec.json.encode(identifier), most_keys)).strip(b" \t\r\n")
+    if len(sent) > most_bytes:
+        raise RunnerError("runner_request_too_large")
+    try:
+        return sent, msgspec.json.decode(sent, type=_Asked).stream is True
+    except msgspec.DecodeError:
+        raise MalformedRequest("stream is neither true nor false") from None
+
+
 class RunnerBackend:
     """`now` tells seconds since the epoch, as whoever holds the line does."""
 
@@ -62,7 +78,7 @@ class RunnerBackend:
             raise UpstreamProtocol("a runner's candidate without a runner")
         if call.protocol != InferenceProtocol.CHAT_COMPLETIONS:
             raise NoCompatibleRoute("a runner's model speaks chat completions alone")
-        body, streams = self._body(call, model)
+        body, streams = body_for_runner(call.body, model.candidate.model, self._json_keys, self.limits.request_bytes)
         answer = RunnerAnswer(self, model, streams=streams)
         try:
             await answer.begin(body)
@@ -70,19 +86,6 @@ class RunnerBackend:
             answer.close()
             raise
         return answer
-
-    def _body(self, call: Call, model: RunnerModel) -> tuple[bytes, bool]:
-        """What is sent, and whether a stream is asked for."""
-        if not is_json_like(call.body):
-            raise MalformedRequest("request body is not a JSON object")
-        pieces = splice_model(call.body, msgspec.json.encode(model.candidate.model), self._json_keys)
-        body = b"".join(pieces).strip(b" \t\r\n")
-        if len(body) > self.limits.request_bytes:
-            raise RunnerError("runner_request_too_large")
-        try:
-            return body, msgspec.json.decode(body, type=_Asked).stream is True
-        except msgspec.DecodeError:
-            raise MalformedRequest("stream is neither true nor false") from None
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run what nobody waits for."""
