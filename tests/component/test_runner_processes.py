@@ -16,7 +16,7 @@ from tests.support.runner_bench import ACCOUNT, RUNNER, bench, told, until
 SHORT = replace(DEFAULT_RUNNER_LIMITS, idle_seconds=0.4)
 
 
-@pytest.mark.guarantee("N11")
+@pytest.mark.guarantee("N11", "S4")
 def test_a_broker_that_dies_ends_what_runs_at_once_and_nothing_is_sent_again_when_it_is_back(tmp_path: Path) -> None:
     async def work() -> None:
         said: list[str] = []
@@ -76,7 +76,7 @@ def test_a_newer_socket_at_another_process_replaces_the_older_over_nats(tmp_path
     run(work)
 
 
-@pytest.mark.guarantee("N12")
+@pytest.mark.guarantee("N12", "S6")
 def test_a_client_that_does_not_read_is_cancelled_and_another_is_served_meanwhile() -> None:
     async def work() -> None:
         async with bench(SHORT) as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
@@ -97,6 +97,7 @@ def test_a_client_that_does_not_read_is_cancelled_and_another_is_served_meanwhil
     run(work)
 
 
+@pytest.mark.guarantee("S5")
 def test_four_streams_at_once_get_each_its_own_lines() -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
