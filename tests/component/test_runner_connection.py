@@ -259,13 +259,17 @@ def test_a_revoked_runner_is_told_what_to_do_and_does_not_come_back(tmp_path: Pa
     run(main())
 
 
-def test_a_replaced_runner_says_so_and_dials_again_later(tmp_path: Path) -> None:
+def test_a_replaced_runner_says_so_and_ends_or_the_two_would_fight_for_ever(tmp_path: Path) -> None:
     async def main() -> None:
-        async with scripted_gateway() as gateway, running(gateway, tmp_path) as said:
-            await (await gateway.line()).socket.close(4001, canary.PROMPT)
-            await gateway.line()
+        async with scripted_gateway() as gateway:
+            said: list[str] = []
+            runner = Runner(gateway.state(), tmp_path, said.append, DEFAULT_RUNNER_LIMITS)
+            async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+                group.create_task(runner.stay_connected(Soon()))
+                await (await gateway.line()).socket.close(4001, canary.PROMPT)
             assert said[1].startswith("another runner has connected")
             assert canary.PROMPT not in "".join(said)
+            assert len(gateway.requests) == 1
 
     run(main())
 

@@ -25,8 +25,8 @@ class Backoff:
 
 
 def is_final(code: int | None) -> bool:
-    """Whether dialling again would be for nothing."""
-    return code == REVOKED
+    """Whether dialling again would be for nothing, or would end in a fight of two with one token."""
+    return code in (REPLACED, REVOKED)
 
 
 def explained_close(code: int | None) -> str:
@@ -34,8 +34,8 @@ def explained_close(code: int | None) -> str:
     match code:
         case 4001:
             return (
-                "another runner has connected with this one's token and replaced it; run one of them only, or "
-                "'pointsman runner register' for a runner of its own"
+                "another runner has connected with this one's token and replaced it, so this one ends; run one of them "
+                "only, or 'pointsman runner register' for a runner of its own"
             )
         case 4003:
             return "the gateway has deleted this runner or given it a new token; run 'pointsman runner register' again"
@@ -43,6 +43,8 @@ def explained_close(code: int | None) -> str:
             return "the gateway and this runner do not understand each other; are both of one version?"
         case 1009:
             return "a message was larger than agreed; are both of one version?"
+        case 1013:
+            return "the gateway cannot serve runners now; its log says why"
         case 1001 | 1012:
             return "the gateway is ending or starting anew"
     return "the connection to the gateway was lost"
