@@ -22,7 +22,7 @@ from pointsman.core.model_table import ModelAccess, ModelTable
 from pointsman.core.runner_model import RunnerModel
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener, Served
-from pointsman.gateway.rest.runner_socket import add_runner_socket
+from pointsman.gateway.rest.runner_socket import Authenticate, add_runner_socket
 from pointsman.gateway.rest.server import ControlServer
 from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
 from pointsman.proxy.background import running
@@ -148,14 +148,18 @@ async def _healthy() -> bool:
 
 @contextlib.asynccontextmanager
 async def bench(
-    limits: RunnerLimits = DEFAULT_RUNNER_LIMITS, buses: tuple[Bus, Bus] | None = None
+    limits: RunnerLimits = DEFAULT_RUNNER_LIMITS,
+    buses: tuple[Bus, Bus] | None = None,
+    *,
+    hub_clock: Callable[[], float] = time.time,
+    admit: Authenticate = authenticate,
 ) -> AsyncIterator[Bench]:
     """Everything listens. `buses`: the data side's and the hub's."""
     said: list[str] = []
     asking, serving = buses or (MemoryBus(said.append),) * 2
-    hub = RunnerHub(serving, said.append, time.time, limits)
+    hub = RunnerHub(serving, said.append, hub_clock, limits)
     api = FastAPI(openapi_url=None)
-    add_runner_socket(api, hub, authenticate)
+    add_runner_socket(api, hub, admit)
     control, data = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
     made = Bench(hub, control.getsockname()[1], data.getsockname()[1], said)
     server = ControlServer(api, control)

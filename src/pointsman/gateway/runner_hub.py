@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
-from pointsman.bus.subjects import runner_subject
+from pointsman.bus.subjects import LINES, LIVES, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
-from pointsman.wire.runner_envelope import unpack_request
+from pointsman.wire.runner_envelope import pack_too_late, unpack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
     FrameError,
@@ -28,7 +28,7 @@ from pointsman.wire.runner_frames import (
 )
 from pointsman.wire.runner_line import Refused, RunnerLine
 
-VIOLATION, TOO_LARGE, BROKEN, NO_BUS, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
+VIOLATION, TOO_LARGE, BROKEN, LATER, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
 """Close codes: of RFC 6455, our own between 4000 and 4999."""
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
@@ -134,7 +134,7 @@ class RunnerHub:
 
     async def ask_line(self, account: str, runner_id: str, timeout_seconds: float) -> None:
         """Returns when a process says that it holds the runner's line. Raises BusError when none does."""
-        await self.bus.request(_subject(RunnerIdentity(account, runner_id), "lines"), b"", timeout_seconds)
+        await self.bus.request(_subject(RunnerIdentity(account, runner_id), LINES), b"", timeout_seconds)
 
     async def evict(self, account: str, runner_id: str) -> None:
         """Its token was rotated, or it was deleted: end its line, whichever process holds it."""
@@ -149,14 +149,15 @@ class RunnerHub:
 
     async def _tell(self, identity: RunnerIdentity, what: bytes) -> None:
         with contextlib.suppress(BusError):  # a process that cannot be told has lost the bus, and its lines with it
-            await self.bus.publish(_subject(identity, "lines"), what)
+            await self.bus.publish(_subject(identity, LINES), what)
 
     async def serve(
         self, identity: RunnerIdentity, socket: RunnerSocket, confirm: Callable[[], Awaitable[bool]]
     ) -> None:
         """Carry one socket, whose token was judged, to its end.
 
-        `confirm` judges it once more when whoever ends lines can find this one: the token may have ended meanwhile.
+        `confirm` judges it once more when whoever ends lines can find this one: the token may have ended meanwhile. It
+        may raise ControlError.
         """
         code = await self._greet(identity, socket)
         if code:
@@ -172,8 +173,7 @@ class RunnerHub:
             await self._tell(identity, replaced)
             async with self._served(line), asyncio.TaskGroup() as tasks:
                 await self._tell(identity, replaced)
-                if not await confirm():
-                    line.end(REVOKED)
+                await self._confirm(line, confirm)
                 self._say(f"runner {identity.runner_id} of {identity.account} is connected")
                 note = self._note(identity)
                 work = (self._read(line, socket), self._write(line, socket), self._sweep(line), note)
@@ -182,7 +182,7 @@ class RunnerHub:
                 for task in carrying:
                     task.cancel()
         except BusError:
-            code = NO_BUS
+            code = LATER
         finally:
             line.end(code)
             if self._lines.get(identity) is line:
@@ -190,6 +190,14 @@ class RunnerHub:
             self._say(f"runner {identity.runner_id} of {identity.account} has gone")
             await socket.close(code)
             await self._note(identity)
+
+    @staticmethod
+    async def _confirm(line: _Line, confirm: Callable[[], Awaitable[bool]]) -> None:
+        try:
+            if not await confirm():
+                line.end(REVOKED)
+        except ControlError:  # the store has gone; a runner that is told it was revoked would end for good
+            line.end(LATER)
 
     async def _note(self, identity: RunnerIdentity) -> None:
         if self._seen is not None:
@@ -212,17 +220,18 @@ class RunnerHub:
         """Answer the bus for a line. Raises BusError."""
 
         async def asked(payload: bytes) -> bytes:
-            return encode_frame(await self._ask(line, payload))
+            answer = await self._ask(line, payload)
+            return pack_too_late(self._now()) if answer is None else encode_frame(answer)
 
         async def told(payload: bytes) -> bytes:
-            code, _, but = payload.decode("ascii", "replace").partition(" ")
-            if code.isdecimal() and but != line.connection:
-                line.end(int(code))
-            return b""
+            what, _, which = payload.decode("ascii", "replace").partition(" ")
+            if what.isdecimal() and which != line.connection:
+                line.end(int(what))
+            return b"1" if what == LIVES and which in line.exchanges.live else b""
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
             (_subject(line.identity), asked),
-            (_subject(line.identity, "lines"), told),
+            (_subject(line.identity, LINES), told),
         )
         async with contextlib.AsyncExitStack() as stack:
             for subject, handler in handlers:
@@ -230,8 +239,8 @@ class RunnerHub:
                 stack.push_async_callback(subscription.close)
             yield
 
-    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse:
-        """Pass one request on, and wait for its frame, until its deadline."""
+    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse | None:
+        """Pass one request on, and wait for its frame, until its deadline; None when that has passed already."""
         try:
             deadline, data = unpack_request(payload)
             request = read_from_gateway(bytes(data), self._limits)
@@ -241,7 +250,7 @@ class RunnerHub:
             return _OFFLINE
         left = min(deadline - self._now(), self._limits.idle_seconds)
         if left <= 0 and request.operation != CANCEL:
-            return ModelResponse(request.request_id, 504, done=True, error="runner_proxy_timeout")
+            return None
         try:
             passes = line.exchanges.asked(request)
         except Refused as refused:

@@ -41,10 +41,7 @@ def add_runner_socket(api: FastAPI, hub: RunnerHub, authenticate: Authenticate) 
         await websocket.accept()
 
         async def confirm() -> bool:
-            try:
-                return await authenticate(runner_id, tokens[0]) == identity
-            except ControlError:  # the store has gone: the runner comes again
-                return False
+            return await authenticate(runner_id, tokens[0]) == identity
 
         await hub.serve(identity, _Socket(websocket), confirm)
 
