@@ -118,7 +118,7 @@ def test_a_runner_that_is_silent_is_offline_and_one_that_says_that_it_lives_is_n
                 await runner.send({"type": "heartbeat"})
                 await asyncio.sleep(QUIET.silence_seconds / 3)
             assert made.hub.presence(ACCOUNT, RUNNER) is not None
-            assert await runner.closed() == 1008
+            assert await runner.closed() == 4002
             assert (await made.ask()).code == "runner_offline"
 
     run(work)

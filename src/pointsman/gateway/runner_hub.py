@@ -28,7 +28,7 @@ from pointsman.wire.runner_frames import (
 )
 from pointsman.wire.runner_line import Refused, RunnerLine
 
-VIOLATION, TOO_LARGE, BROKEN, LATER, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
+VIOLATION, TOO_LARGE, BROKEN, LATER, REPLACED, SILENT, REVOKED = 1008, 1009, 1011, 1013, 4001, 4002, 4003
 """Close codes: of RFC 6455, our own between 4000 and 4999."""
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
@@ -103,7 +103,7 @@ class _Line:
         try:
             self.unsent.put_nowait(encode_frame(request))
         except asyncio.QueueFull:
-            self.end(VIOLATION)
+            self.end(SILENT)
 
 
 class RunnerHub:
@@ -293,7 +293,7 @@ class RunnerHub:
             except TimeoutError:
                 data = None
             if data is None:
-                line.end(VIOLATION)
+                line.end(SILENT)
                 return
             line.heard = self._now()
             try:
@@ -341,7 +341,7 @@ class RunnerHub:
                 async with asyncio.timeout(_SEND_SECONDS):
                     await socket.send(frame)
             except (TimeoutError, OSError):
-                line.end(VIOLATION)
+                line.end(SILENT)
                 return
 
 

@@ -37,6 +37,8 @@ def explained_close(code: int | None) -> str:
                 "another runner has connected with this one's token and replaced it, so this one ends; run one of them "
                 "only, or 'pointsman runner register' for a runner of its own"
             )
+        case 4002:
+            return "the gateway heard nothing from this runner for too long; was this machine asleep?"
         case 4003:
             return "the gateway has deleted this runner or given it a new token; run 'pointsman runner register' again"
         case 1008:

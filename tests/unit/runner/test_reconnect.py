@@ -40,7 +40,7 @@ def test_only_a_connection_that_lasted_begins_the_delays_anew(seconds: float, ex
     assert backoff.next_delay() == expected
 
 
-@pytest.mark.parametrize("code", [None, 1000, 1001, 1006, 1008, 1009, 1011, 1012, 1013])
+@pytest.mark.parametrize("code", [None, 1000, 1001, 1006, 1008, 1009, 1011, 1012, 1013, 4002])
 def test_every_other_close_than_a_final_one_is_worth_dialling_again(code: int | None) -> None:
     assert not is_final(code)
     assert explained_close(code)
