@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench.gateway_cells import refusal
 from bench.gateway_world import Seen as Started
-from bench.runner_callers import LEFT_ALONE
+from bench.runner_callers import LEFT_ALONE, WELL
 from bench.runner_world import BUSY, CUT_OFFLINE, OFFLINE, RunnerWorld, Seen
 
 SHORT = 10.0
@@ -32,7 +32,7 @@ class RunnerCell:
 
 def broker_killed(world: RunnerWorld) -> Seen:
     """For 3 s."""
-    time.sleep(1)
+    time.sleep(1.2)
     world.nats.kill()
     time.sleep(3)
     world.nats.start()
@@ -40,7 +40,7 @@ def broker_killed(world: RunnerWorld) -> Seen:
 
 
 def _broker_stopped(world: RunnerWorld) -> Seen:
-    time.sleep(1)
+    time.sleep(1.2)
     world.nats.send(signal.SIGSTOP)
     time.sleep(8)
     world.nats.send(signal.SIGCONT)
@@ -89,7 +89,7 @@ def _api_killed(world: RunnerWorld) -> Seen:
 
 
 def _api_ended(world: RunnerWorld) -> Seen:
-    time.sleep(1)
+    time.sleep(1.2)
     began = time.monotonic()
     status = world.api.end()
     told = [f"ended with {status} after {time.monotonic() - began:.1f} s"]
@@ -98,12 +98,13 @@ def _api_ended(world: RunnerWorld) -> Seen:
 
 
 def _api_stopped(world: RunnerWorld) -> Seen:
+    time.sleep(1.2)
     world.stop_for(world.api.pid, 8)
     return Seen(time.monotonic(), bound=8 + SHORT)
 
 
 def _worker_killed(world: RunnerWorld) -> Seen:
-    time.sleep(1)
+    time.sleep(1.2)
     before, since = world.at_work(), len(world.calls)
     world.workers[0].end(signal.SIGKILL)
     killed = time.monotonic()
@@ -113,13 +114,20 @@ def _worker_killed(world: RunnerWorld) -> Seen:
     seen = Seen(time.monotonic(), ends=(LEFT_ALONE, BUSY))
     if not stale:
         seen.wrong.append("nothing was under way when it was killed")
-    world.until(lambda: not (stale & world.at_work()), "a slot is still taken", _SWEPT_SECONDS)
-    seen.told.append(f"{len(stale)} slots free after {time.monotonic() - killed:.1f} s")
+    with world.quiet():
+        world.until(lambda: _all_free(world), "a slot is still taken", _SWEPT_SECONDS)
+    seen.told.append(f"{len(stale)} calls were cut; all slots free after {time.monotonic() - killed:.0f} s")
+    seen.mended = time.monotonic()
     return seen
 
 
-def _worker_ended(world: RunnerWorld) -> Seen:
+def _all_free(world: RunnerWorld) -> bool:
     time.sleep(1)
+    return all(call.end == WELL for call in world.bursts())
+
+
+def _worker_ended(world: RunnerWorld) -> Seen:
+    time.sleep(1.2)
     began = time.monotonic()
     status = world.workers[0].end()
     told = [f"ended with {status} after {time.monotonic() - began:.1f} s"]

@@ -25,11 +25,13 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from bench.gateway_cells import NotHere
+from bench.gateway_cells import NotHere, fake_clock
 from bench.gateway_faults import bounded
 from bench.runner_cells import PROCESS_CELLS, RunnerCell
 from bench.runner_machine_cells import MACHINE_CELLS
+from bench.runner_record_cells import RECORD_CELLS
 from bench.runner_world import Mark, RunnerWorld
+from tests.support.databases import postgres_server
 
 _WIDTH = 118
 _MOST_TEXTS = 6
@@ -109,19 +111,31 @@ def run(cells: Sequence[RunnerCell]) -> list[Row]:
         directory = Path(tempfile.mkdtemp(prefix="pointsman-faults-"))
         try:
             with ExitStack() as stack:
-                world = WORLDS[kind](directory, stack)
+                world = _world(kind, directory, stack)
                 while left and left[0].world == kind:
                     rows.append(run_cell(left.pop(0), world))
                     print(rows[-1].text(), flush=True)
                     if rows[-1].wrong:
                         break
+        except NotHere as error:
+            rows.append(Row(left.pop(0).name, skipped=str(error)))
+            print(rows[-1].text(), flush=True)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
     return rows
 
 
-WORLDS = {"shared": RunnerWorld}
-CELLS = (*PROCESS_CELLS, *MACHINE_CELLS)
+def _world(kind: str, directory: Path, stack: ExitStack) -> RunnerWorld:
+    """Raises NotHere."""
+    if kind == "postgresql":
+        return RunnerWorld(directory, stack, server=stack.enter_context(postgres_server()))
+    if kind == "clock":
+        clock, environ = fake_clock(directory)
+        return RunnerWorld(directory, stack, clock=clock, environ=environ)
+    return RunnerWorld(directory, stack)
+
+
+CELLS = (*PROCESS_CELLS, *MACHINE_CELLS, *RECORD_CELLS)
 
 
 def main() -> int:

@@ -17,6 +17,8 @@ from bench.runner_process import RunnerProcess
 from bench.runner_world import ACTIVE, BUSY, CUT_OFFLINE, CUT_TIMEOUT, OFFLINE, TIMEOUT, Machine, RunnerWorld, Seen
 
 _GONE = (OFFLINE, CUT_OFFLINE)
+_AMID_SECONDS = 1.2
+"""Until streams are under way."""
 _SILENCE_SECONDS = 45.0
 """Until either side takes the other to be gone."""
 _READ_ERROR, _UNAVAILABLE = "502 runner_upstream_read_error", "502 runner_upstream_unavailable"
@@ -40,6 +42,7 @@ def _runner_stopped(world: RunnerWorld) -> Seen:
     """For so long that it is taken to be gone; the call that it had is told, and it comes back by itself."""
     runner = world.machines[0].runner
     since = len(runner.lines)
+    time.sleep(_AMID_SECONDS)
     world.stop_for(runner.pid, _SILENCE_SECONDS + 10)
     mended = time.monotonic()
     runner.said("ready", since)
@@ -47,13 +50,14 @@ def _runner_stopped(world: RunnerWorld) -> Seen:
 
 
 def _runner_paused(world: RunnerWorld) -> Seen:
+    time.sleep(_AMID_SECONDS)
     world.stop_for(world.machines[0].runner.pid, 8)
     return Seen(time.monotonic(), bound=8 + SHORT)
 
 
 def _ended_by(how: signal.Signals, world: RunnerWorld) -> Seen:
     runner = world.machines[0].runner
-    time.sleep(1)
+    time.sleep(_AMID_SECONDS)
     began = time.monotonic()
     status = runner.end(how)
     told = [f"ended with {status} after {time.monotonic() - began:.1f} s"]
@@ -75,6 +79,7 @@ def _restarted(world: RunnerWorld) -> Seen:
 def _mute(world: RunnerWorld) -> Seen:
     """One way loses what goes up, the other what comes down: half-open, both of them."""
     sinces = [len(machine.runner.lines) for machine in world.machines]
+    time.sleep(_AMID_SECONDS)
     for machine, direction in zip(world.machines, ("up", "down"), strict=False):
         machine.way.mute.add(direction)
     time.sleep(_SILENCE_SECONDS + 5)
@@ -107,7 +112,7 @@ def _slow(world: RunnerWorld) -> Seen:
 
 def _model_killed(world: RunnerWorld) -> Seen:
     model = world.machines[0].model
-    time.sleep(1)
+    time.sleep(_AMID_SECONDS)
     model.stop()
     time.sleep(3)
     model.start()
@@ -152,15 +157,14 @@ def _leave(world: RunnerWorld, guest: Machine) -> None:
 def _streams(world: RunnerWorld, guest: Machine, count: int = 2) -> "asyncio.Future[list[Call]]":
     """Long ones, under way when this returns."""
     name = guest.model.name
-    before = len(guest.model.asked)
+    nonces = [world.callers.nonce(name) for _ in range(count)]
 
     async def begin() -> "asyncio.Future[list[Call]]":
         port = world.ports[0]
-        asked = [ask(port, name, world.callers.nonce(name), streams=True, events=200) for _ in range(count)]
-        return asyncio.gather(*asked)
+        return asyncio.gather(*(ask(port, name, nonce, streams=True, events=200) for nonce in nonces))
 
     made = world.loop.run(begin())
-    world.until(lambda: len(guest.model.asked) == before + count, "nobody asks the guest")
+    world.until(lambda: all(nonce in guest.model.asked for nonce in nonces), "nobody asks the guest")
     time.sleep(0.2)
     return made
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import free_ports
-from bench.runner_callers import LONGEST_SECONDS, PROMPT_CANARY, WELL, Call, Callers
+from bench.runner_callers import LONGEST_SECONDS, PROMPT_CANARY, WELL, Call, Callers, ask
 from bench.runner_machine import ERROR_CANARY, Loop, RecordingModel, Way
 from bench.runner_process import RunnerProcess
 from tests.support.databases import PostgresServer
@@ -80,10 +80,13 @@ class RunnerWorld:
         data: int = 2,
         runners: int = 2,
         server: PostgresServer | None = None,
+        clock: Path | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
+        """`environ`: of the data workers, whose clock follows the file `clock`."""
         self.directory = directory
         self.server = server
+        self.clock = clock
         self.loop = Loop()
         stack.callback(self.loop.close)
         self.nats = NatsServer(directory)
@@ -100,12 +103,12 @@ class RunnerWorld:
         self.api.start()
         for worker in self.workers:
             worker.start(environ)
+        self.callers = Callers()
         self.machines: list[Machine] = []
         """Those that callers ask all the time, and guests of a cell."""
         for number in range(runners):
             self.add_machine(f"m{number}", stack)
         self.models = [machine.model.name for machine in self.machines]
-        self.callers = Callers()
         self.loop.run(self.callers.start(*((model, self.ports) for model in self.models)))
 
     def add_machine(self, name: str, stack: ExitStack, directory: Path | None = None) -> "Machine":
@@ -123,7 +126,13 @@ class RunnerWorld:
         runner.start()
         runner.said("ready")
         self.machines.append(Machine(model, way, runner))
+        for port in self.ports:
+            self.until(lambda at=port: self._knows(name, at), f"model {name} is not served")  # type: ignore[misc]
         return self.machines[-1]
+
+    def _knows(self, name: str, port: int) -> bool:
+        """A data worker looks for new models now and then."""
+        return self.loop.run(ask(port, name, self.callers.nonce(name), streams=False, events=0)).end == WELL
 
     @property
     def gateways(self) -> list[GatewayProcess]:
@@ -164,12 +173,13 @@ class RunnerWorld:
                 yield name, line.strip()
 
     def descriptors(self) -> dict[str, int]:
-        """How many each of the processes has open."""
+        """How many each of the processes has open, but for those of SQLite's pool, which has a bound of its own."""
         pids = {name: each.pid for name, each in self._processes() if each.process is not None}
         found = {}
         for name, pid in pids.items():
             with contextlib.suppress(OSError):  # ended by itself
-                found[name] = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+                links = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
+                found[name] = sum(".db" not in link for link in links)
         return found
 
     def _processes(self) -> Iterable[tuple[str, GatewayProcess | RunnerProcess]]:
@@ -211,7 +221,7 @@ class RunnerWorld:
             if call.ended - call.began > seen.bound:
                 wrong.append(f"{call.model}: {call.end} took {call.ended - call.began:.0f} s")
         with self.quiet():
-            wrong += [f"a burst of {ACTIVE}: {call.end}" for call in self._bursts() if call.end != WELL]
+            wrong += [f"a burst of {ACTIVE}: {call.end}" for call in self.bursts() if call.end != WELL]
             wrong += self._left_over(mark)
         wrong += self._replayed()
         wrong += self._given_away()
@@ -220,7 +230,8 @@ class RunnerWorld:
                 wrong.append(f"{name} said: {line}")
         return [f"{text} (×{count})" for text, count in Counter(wrong).items()]
 
-    def _bursts(self) -> list[Call]:
+    def bursts(self) -> list[Call]:
+        """As many calls at once as may be, of each model at each data worker."""
         calls = []
         for model in self.models:
             for port in self.ports:
