@@ -14,7 +14,8 @@ from pointsman.bus.memory import MemoryBus, MemorySubscription
 from pointsman.bus.subjects import runner_subject
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
-from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
+from pointsman.gateway.runner_hub import RunnerHub
+from pointsman.gateway.runner_identity import RunnerIdentity
 from pointsman.gateway.runner_side import RunnerLines
 from pointsman.gateway.unsent_frames import MOST_UNSENT, UnsentFrames
 from pointsman.wire.runner_frames import CANCEL, NEXT, START, ModelRequest, encode_frame

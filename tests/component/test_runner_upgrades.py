@@ -17,7 +17,8 @@ from pointsman.bus.memory import MemoryBus
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
 from pointsman.gateway.rest.runner_socket import add_runner_socket
 from pointsman.gateway.rest.server import ControlServer, ListenerLimits
-from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
+from pointsman.gateway.runner_hub import RunnerHub
+from pointsman.gateway.runner_identity import RunnerIdentity
 from pointsman.proxy.background import running
 from tests.component.test_runner_exchanges import run
 

@@ -68,6 +68,9 @@ class MemoryBus:
         self._handlers.setdefault(subject, []).append(handler)
         return MemorySubscription(self._handlers, subject, handler)
 
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """See Bus. There is no line to lose."""
+
     async def close(self) -> None:
         """See Bus."""
         self._closed = True

@@ -74,6 +74,7 @@ class NatsBus:
         self._subscriptions: list[NatsSubscription] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._keeper: asyncio.Task[None] | None = None
+        self._told_of_loss: list[Callable[[], None]] = []
         self._closed = False
 
     async def open(self, *, may_be_away: bool = False) -> None:
@@ -127,6 +128,10 @@ class NatsBus:
             raise BusUnavailable(f"the NATS server does not take a subject: {type(error).__name__}") from None
         self._subscriptions.append(subscription)
         return subscription
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """See Bus."""
+        self._told_of_loss.append(tell)
 
     def forget(self, subscription: NatsSubscription) -> None:
         """It is served no longer."""
@@ -189,6 +194,8 @@ class NatsBus:
                 await self._watch(self._client)
                 self._say(f"bus: the NATS server at {self._broker.told} was lost")
                 await self._let_go()
+                for tell in self._told_of_loss:
+                    tell()
             await self._connect_again()
             self._say(f"bus: the NATS server at {self._broker.told} is connected again")
 

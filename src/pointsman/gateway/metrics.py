@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from pointsman.events import operations
 from pointsman.events.operations import Happening
-from pointsman.gateway.runner_hub import NO_LOAD, RunnerLoad
+from pointsman.gateway.runner_identity import NO_LOAD, RunnerLoad
 from pointsman.proxy.live_quotas import LiveQuota
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4

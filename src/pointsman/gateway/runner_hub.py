@@ -10,15 +10,15 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
-from pointsman.bus.subjects import runner_subject
+from pointsman.bus.subjects import LINES, LIVES, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
+from pointsman.gateway.runner_identity import Presence, RunnerIdentity, RunnerLoad
 from pointsman.gateway.unsent_frames import UnsentFrames
-from pointsman.wire.runner_envelope import unpack_request
+from pointsman.wire.runner_envelope import pack_too_late, unpack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
     FrameError,
@@ -32,7 +32,7 @@ from pointsman.wire.runner_frames import (
 )
 from pointsman.wire.runner_line import Refused, RunnerLine
 
-VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
+VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, SILENT, REVOKED = 1008, 1009, 1011, 1013, 4001, 4002, 4003
 """Close codes: of RFC 6455, our own between 4000 and 4999."""
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
@@ -45,36 +45,6 @@ _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
 """Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerIdentity:
-    """Who a token belongs to."""
-
-    account: str
-    runner_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Presence:
-    """What is known of a runner that is connected here."""
-
-    last_seen: float
-    """Seconds since the epoch."""
-    active_requests: int
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerLoad:
-    """What is there of runners at one process."""
-
-    connected: int = 0
-    """Lines in force."""
-    active_requests: int = 0
-    """Places that requests hold at them."""
-
-
-NO_LOAD = RunnerLoad()
 
 
 class RunnerSocket(Protocol):
@@ -123,7 +93,7 @@ class _Line:
     def send(self, request: ModelRequest) -> None:
         """Have a frame sent. A runner that takes none ends its line."""
         if not self.unsent.add(request):
-            self.end(VIOLATION)
+            self.end(SILENT)
 
 
 class RunnerHub:
@@ -147,6 +117,7 @@ class RunnerHub:
         self._seen = seen
         self._lines: dict[RunnerIdentity, _Line] = {}
         self._greeting: Counter[RunnerIdentity] = Counter()
+        bus.when_lost(self._cancel_all)
 
     def presence(self, account: str, runner_id: str) -> Presence | None:
         """Of a runner that is connected to this process; None for any other."""
@@ -160,7 +131,7 @@ class RunnerHub:
 
     async def ask_line(self, account: str, runner_id: str, timeout_seconds: float) -> None:
         """Returns when a process says that it holds the runner's line. Raises BusError when none does."""
-        await self.bus.request(_subject(RunnerIdentity(account, runner_id), "lines"), b"", timeout_seconds)
+        await self.bus.request(_subject(RunnerIdentity(account, runner_id), LINES), b"", timeout_seconds)
 
     async def evict(self, account: str, runner_id: str) -> None:
         """Its token was rotated, or it was deleted: end its line, whichever process holds it."""
@@ -175,7 +146,7 @@ class RunnerHub:
 
     async def _tell(self, identity: RunnerIdentity, what: bytes) -> None:
         with contextlib.suppress(BusError):  # a process that cannot be told has lost the bus, and its lines with it
-            await self.bus.publish(_subject(identity, "lines"), what)
+            await self.bus.publish(_subject(identity, LINES), what)
 
     async def serve(
         self, identity: RunnerIdentity, socket: RunnerSocket, confirm: Callable[[], Awaitable[bool]]
@@ -255,17 +226,18 @@ class RunnerHub:
         """Answer the bus for a line. Raises BusError."""
 
         async def asked(payload: bytes) -> bytes:
-            return encode_frame(await self._ask(line, payload))
+            answer = await self._ask(line, payload)
+            return pack_too_late(self._now()) if answer is None else encode_frame(answer)
 
         async def told(payload: bytes) -> bytes:
-            code, _, but = payload.partition(b" ")
-            if code in _ENDINGS and but != line.connection.encode():
-                line.end(_ENDINGS[code])
-            return b""
+            what, _, which = payload.partition(b" ")
+            if what in _ENDINGS and which != line.connection.encode():
+                line.end(_ENDINGS[what])
+            return b"1" if what == LIVES.encode() and which.decode("ascii", "replace") in line.exchanges.live else b""
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
             (_subject(line.identity), asked),
-            (_subject(line.identity, "lines"), told),
+            (_subject(line.identity, LINES), told),
         )
         async with contextlib.AsyncExitStack() as stack:
             for subject, handler in handlers:
@@ -273,8 +245,8 @@ class RunnerHub:
                 stack.push_async_callback(subscription.close)
             yield
 
-    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse:
-        """Pass one request on, and wait for its frame, until its deadline."""
+    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse | None:
+        """Pass one request on, and wait for its frame, until its deadline; None when that has passed already."""
         try:
             deadline, data = unpack_request(payload)
             request = read_from_gateway(bytes(data), self._limits)
@@ -284,7 +256,7 @@ class RunnerHub:
             return _OFFLINE
         left = min(deadline - self._now(), self._limits.idle_seconds)
         if left <= 0 and request.operation != CANCEL:
-            return _too_late(request.request_id)
+            return None
         try:
             passes = line.exchanges.asked(request)
         except Refused as refused:
@@ -293,6 +265,13 @@ class RunnerHub:
             self._cancel(line, request, passes=passes)
             return ModelResponse(request.request_id, done=True)
         return await self._frame(line, request, left)
+
+    def _cancel_all(self) -> None:
+        """The bus was lost: who asked goes on with nothing, and could not say so."""
+        for line in self._lines.values():
+            for request_id in line.exchanges.live:
+                cancel = ModelRequest(request_id, CANCEL)
+                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
 
     def _cancel(self, line: _Line, request: ModelRequest, *, passes: bool) -> None:
         if passes:
@@ -324,7 +303,7 @@ class RunnerHub:
         while not line.ended.done():
             data = await socket.receive()
             if data is None:
-                line.end(VIOLATION)
+                line.end(SILENT)
                 return
             line.heard, line.heard_at = self._now(), loop.time()
             try:
@@ -356,7 +335,7 @@ class RunnerHub:
             await asyncio.sleep(min(_SWEEP_SECONDS, limits.idle_seconds / 10, limits.silence_seconds / 10))
             now = loop.time()
             if now - line.heard_at > limits.silence_seconds or now - line.sends_since > _SEND_SECONDS:
-                line.end(VIOLATION)
+                line.end(SILENT)
             self._free(line, now)
 
     def _free(self, line: _Line, now: float) -> None:
@@ -379,7 +358,7 @@ class RunnerHub:
             try:
                 await socket.send(frame)
             except OSError:
-                line.end(VIOLATION)
+                line.end(SILENT)
                 return
             line.sends_since = math.inf
 

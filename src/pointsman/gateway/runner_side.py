@@ -17,7 +17,8 @@ from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
 from pointsman.core.secret import Secret
 from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.rest.runner_socket import Authenticate, add_runner_socket
-from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
+from pointsman.gateway.runner_hub import RunnerHub
+from pointsman.gateway.runner_identity import RunnerIdentity
 from pointsman.gateway.runners import Runners
 
 _ASK_SECONDS = 1.0

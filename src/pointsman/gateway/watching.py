@@ -24,7 +24,7 @@ from pointsman.gateway.provider_health import (
     Targets,
     no_runners,
 )
-from pointsman.gateway.runner_hub import RunnerLoad
+from pointsman.gateway.runner_identity import RunnerLoad
 from pointsman.gateway.stats import LiveRows, no_rows
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
