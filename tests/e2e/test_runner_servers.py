@@ -84,6 +84,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("how", SPELLINGS)
+@pytest.mark.guarantee("S5")
 def test_an_sdk_reads_a_stream_however_a_server_spells_it(played: Played, how: str) -> None:
     chunks = played.stream(SPELLINGS[how])
     assert text(chunks) == "all is well"
@@ -104,6 +105,7 @@ def test_a_stream_may_come_byte_by_byte(played: Played) -> None:
         OLD + stream(*events(), done=b""),
     ],
 )
+@pytest.mark.guarantee("S5")
 def test_a_stream_that_ends_without_done_is_told_as_truncated(played: Played, answer: bytes) -> None:
     with pytest.raises(openai.APIError, match="response truncated: runner_upstream_read_error"):
         played.stream(answer)
@@ -114,7 +116,7 @@ def test_an_error_that_the_server_tells_within_its_stream_is_the_clients(played:
         played.stream(HEAD + stream(events()[0], b'data: {"error":{"message":"out of memory"}}'))
 
 
-@pytest.mark.guarantee("N5")
+@pytest.mark.guarantee("N5", "S7")
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_tool_call_has_64_kib_in_one_line_and_no_more(played: Played, more: int) -> None:
     def called(size: int) -> list[bytes]:
@@ -132,7 +134,7 @@ def test_a_tool_call_has_64_kib_in_one_line_and_no_more(played: Played, more: in
         assert json.loads("".join(call.function.arguments for call in calls)) == {"text": "x" * size}
 
 
-@pytest.mark.guarantee("N5")
+@pytest.mark.guarantee("N5", "S7")
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_prompt_has_1_mib_and_no_more(played: Played, more: int) -> None:
     def body(words: str) -> dict[str, Any]:
