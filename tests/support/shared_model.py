@@ -196,4 +196,6 @@ class SharedModels:
 def shared_models(directory: Path, *options: str) -> Iterator[SharedModels]:
     """Start a gateway, and stop it with all that is beside it."""
     with contextlib.ExitStack() as stack:
-        yield SharedModels(directory, stack, *options)
+        made = SharedModels(directory, stack, *options)
+        yield made
+    assert canary.PROMPT not in "".join(made.gateway.lines)
