@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import ssl
+import time
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from http import HTTPStatus
@@ -104,6 +105,23 @@ def test_a_stream_goes_frame_by_frame_in_order_each_asked_for(tmp_path: Path) ->
                     ModelResponse("r", data="data: [DONE]", done=True),
                 ]
                 await line.ask(start_frame(server.url, "again"))  # the slot is free, the line is in order
+                assert (await line.frame()).data == 'data: {"a":1}'
+
+    run(main())
+
+
+def test_a_runner_that_stood_still_for_too_long_asks_its_model_nothing_that_waited_meanwhile(tmp_path: Path) -> None:
+    async def main() -> None:
+        limits = replace(DEFAULT_RUNNER_LIMITS, heartbeat_seconds=0.1, silence_seconds=1.5)
+        async with model_server(answering(_TWO_TOKENS)) as server, scripted_gateway() as gateway:
+            approve_model(tmp_path, server.url)
+            async with running(gateway, tmp_path, limits):
+                line = await gateway.line()
+                await line.ask(start_frame(server.url))
+                time.sleep(2)  # this process, and so the runner, stands still
+                line = await gateway.line()
+                assert server.visits == []
+                await line.ask(start_frame(server.url))
                 assert (await line.frame()).data == 'data: {"a":1}'
 
     run(main())

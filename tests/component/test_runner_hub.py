@@ -8,7 +8,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from pointsman.bus.memory import MemoryBus
+from pointsman.core.control_errors import StoreUnavailable
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
+from pointsman.gateway.runner_identity import RunnerIdentity
 from tests.component.test_runner_exchanges import run
 from tests.support.runner_bench import ACCOUNT, RUNNER, TOKEN, bench, told, until
 
@@ -117,8 +119,27 @@ def test_a_runner_that_is_silent_is_offline_and_one_that_says_that_it_lives_is_n
                 await runner.send({"type": "heartbeat"})
                 await asyncio.sleep(QUIET.silence_seconds / 3)
             assert made.hub.presence(ACCOUNT, RUNNER) is not None
-            assert await runner.closed() == 1008
+            assert await runner.closed() == 4002
             assert (await made.ask()).code == "runner_offline"
+
+    run(work)
+
+
+def test_a_store_that_goes_while_a_runner_dials_in_does_not_revoke_it_and_it_may_come_again() -> None:
+    async def work() -> None:
+        looks = iter((True, False, True, True))
+
+        async def admit(runner_id: str, token: str) -> RunnerIdentity | None:
+            if next(looks):
+                return RunnerIdentity(ACCOUNT, runner_id)
+            raise StoreUnavailable("the database is away")
+
+        async with bench(admit=admit) as made:
+            async with made.runner(hello=False) as runner:
+                await runner.hello()
+                assert await runner.closed() == 1013
+            async with made.runner():
+                assert made.hub.presence(ACCOUNT, RUNNER) is not None
 
     run(work)
 

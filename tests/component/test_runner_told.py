@@ -7,12 +7,14 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.component.test_runner_routes import until_in_force
 from tests.support.gateway_process import fetch
+from tests.support.nats_server import nats_server
 from tests.support.played_runner import PlayedRunner
 from tests.support.serving_gateway import ServingGateway, serving_gateway
 
@@ -180,3 +182,20 @@ def test_the_gauges_and_the_health_of_runners_follow_them(gateway: ServingGatewa
         told.rows(5)
         assert gauges() == (1, 0)
     assert gauges() == (0, 0)
+
+
+def test_a_process_that_serves_data_alone_tells_who_is_connected_to_another(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as broker:
+        roles = ("--role=api", f"--nats={broker.url}"), ("--role=data", f"--nats={broker.url}")
+        api, worker = (ServingGateway(tmp_path / "data", (0, 0, 0), *options) for options in roles)
+        try:
+            for each in (api, worker):
+                each.start()
+            runner, told = PlayedRunner(api), Told(worker)
+            with runner.dialled_in():
+                assert told.health() == [{"name": "runner:laptop", "status": "ok"}]
+                assert told.metrics()["pointsman_runners_connected"] == 0
+                assert Told(api).metrics()["pointsman_runners_connected"] == 1
+        finally:
+            worker.close()
+            api.close()

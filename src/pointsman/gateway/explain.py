@@ -386,7 +386,7 @@ def _key_of_member(member: Member) -> KeyFact:
 
 
 def _key_of(candidate: Candidate) -> KeyFact:
-    if candidate.api_key == _PLACEHOLDER:
+    if candidate.api_key == _PLACEHOLDER or candidate.is_confined:
         return _UNNEEDED
     if candidate.api_key is not None:
         return KeyFact(KeyState.READABLE, "record")

@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
-from pointsman.bus.subjects import runner_subject
+from pointsman.bus.subjects import LINES, LIVES, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
 from pointsman.gateway.runner_identity import Presence, RunnerIdentity, RunnerLoad
 from pointsman.gateway.unsent_frames import UnsentFrames
-from pointsman.wire.runner_envelope import unpack_request
+from pointsman.wire.runner_envelope import pack_too_late, unpack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
     FrameError,
@@ -32,7 +32,7 @@ from pointsman.wire.runner_frames import (
 )
 from pointsman.wire.runner_line import Refused, RunnerLine
 
-VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
+VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, SILENT, REVOKED = 1008, 1009, 1011, 1013, 4001, 4002, 4003
 """Close codes: of RFC 6455, our own between 4000 and 4999."""
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
@@ -93,7 +93,7 @@ class _Line:
     def send(self, request: ModelRequest) -> None:
         """Have a frame sent. A runner that takes none ends its line."""
         if not self.unsent.add(request):
-            self.end(VIOLATION)
+            self.end(SILENT)
 
 
 class RunnerHub:
@@ -131,7 +131,7 @@ class RunnerHub:
 
     async def ask_line(self, account: str, runner_id: str, timeout_seconds: float) -> None:
         """Returns when a process says that it holds the runner's line. Raises BusError when none does."""
-        await self.bus.request(_subject(RunnerIdentity(account, runner_id), "lines"), b"", timeout_seconds)
+        await self.bus.request(_subject(RunnerIdentity(account, runner_id), LINES), b"", timeout_seconds)
 
     async def evict(self, account: str, runner_id: str) -> None:
         """Its token was rotated, or it was deleted: end its line, whichever process holds it."""
@@ -146,7 +146,7 @@ class RunnerHub:
 
     async def _tell(self, identity: RunnerIdentity, what: bytes) -> None:
         with contextlib.suppress(BusError):  # a process that cannot be told has lost the bus, and its lines with it
-            await self.bus.publish(_subject(identity, "lines"), what)
+            await self.bus.publish(_subject(identity, LINES), what)
 
     async def serve(
         self, identity: RunnerIdentity, socket: RunnerSocket, confirm: Callable[[], Awaitable[bool]]
@@ -226,17 +226,18 @@ class RunnerHub:
         """Answer the bus for a line. Raises BusError."""
 
         async def asked(payload: bytes) -> bytes:
-            return encode_frame(await self._ask(line, payload))
+            answer = await self._ask(line, payload)
+            return pack_too_late(self._now()) if answer is None else encode_frame(answer)
 
         async def told(payload: bytes) -> bytes:
-            code, _, but = payload.partition(b" ")
-            if code in _ENDINGS and but != line.connection.encode():
-                line.end(_ENDINGS[code])
-            return b""
+            what, _, which = payload.partition(b" ")
+            if what in _ENDINGS and which != line.connection.encode():
+                line.end(_ENDINGS[what])
+            return b"1" if what == LIVES.encode() and which.decode("ascii", "replace") in line.exchanges.live else b""
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
             (_subject(line.identity), asked),
-            (_subject(line.identity, "lines"), told),
+            (_subject(line.identity, LINES), told),
         )
         async with contextlib.AsyncExitStack() as stack:
             for subject, handler in handlers:
@@ -244,8 +245,8 @@ class RunnerHub:
                 stack.push_async_callback(subscription.close)
             yield
 
-    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse:
-        """Pass one request on, and wait for its frame, until its deadline."""
+    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse | None:
+        """Pass one request on, and wait for its frame, until its deadline; None when that has passed already."""
         try:
             deadline, data = unpack_request(payload)
             request = read_from_gateway(bytes(data), self._limits)
@@ -255,7 +256,7 @@ class RunnerHub:
             return _OFFLINE
         left = min(deadline - self._now(), self._limits.idle_seconds)
         if left <= 0 and request.operation != CANCEL:
-            return _too_late(request.request_id)
+            return None
         try:
             passes = line.exchanges.asked(request)
         except Refused as refused:
@@ -285,12 +286,14 @@ class RunnerHub:
         line.moved[request.request_id] = loop.time()
         line.began.setdefault(request.request_id, loop.time())
         line.send(request)
-        expiry = loop.call_later(seconds, _give, answer, _too_late(request.request_id))
+        late, given = _too_late(request.request_id), None
+        expiry = loop.call_later(seconds, _give, answer, late)
         try:
-            return await answer
+            given = await answer
+            return given
         finally:
             expiry.cancel()
-            if line.waiting.get(request.request_id) is answer:
+            if given is late or line.waiting.get(request.request_id) is answer:
                 # Nobody waits any more: the slot is free, whatever the runner does.
                 cancel = ModelRequest(request.request_id, CANCEL)
                 self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
@@ -300,7 +303,7 @@ class RunnerHub:
         while not line.ended.done():
             data = await socket.receive()
             if data is None:
-                line.end(VIOLATION)
+                line.end(SILENT)
                 return
             line.heard, line.heard_at = self._now(), loop.time()
             try:
@@ -332,7 +335,7 @@ class RunnerHub:
             await asyncio.sleep(min(_SWEEP_SECONDS, limits.idle_seconds / 10, limits.silence_seconds / 10))
             now = loop.time()
             if now - line.heard_at > limits.silence_seconds or now - line.sends_since > _SEND_SECONDS:
-                line.end(VIOLATION)
+                line.end(SILENT)
             self._free(line, now)
 
     def _free(self, line: _Line, now: float) -> None:
@@ -355,7 +358,7 @@ class RunnerHub:
             try:
                 await socket.send(frame)
             except OSError:
-                line.end(VIOLATION)
+                line.end(SILENT)
                 return
             line.sends_since = math.inf
 

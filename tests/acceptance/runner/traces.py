@@ -3,12 +3,12 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.acceptance.runner.asking import new_nonce
 from tests.acceptance.runner.transcript import Tell
-from tests.acceptance.runner.world import World
+from tests.acceptance.runner.world import Step, World
 from tests.support import canary
 
 _NONCE = re.compile(re.escape(canary.PROMPT) + r"-\d+")
@@ -68,7 +68,7 @@ def no_canaries(made: World, tell: Tell) -> None:
         assert "internal error" not in text, name
 
 
-STEPS: tuple[tuple[str, Callable[[World, Tell], None]], ...] = (
+STEPS: tuple[tuple[str, Step], ...] = (
     ("nothing was sent again", sent_once),
     ("nothing was sent elsewhere", nowhere_else),
     ("no prompt and no key in any log, file or table", no_canaries),

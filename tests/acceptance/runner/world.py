@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from tests.acceptance.runner.asking import Client
 from tests.acceptance.runner.elsewhere import Elsewhere, elsewhere
 from tests.acceptance.runner.hosts import GATEWAY, Host, hosts
 from tests.acceptance.runner.program import Program
+from tests.acceptance.runner.transcript import Tell
 from tests.support.canary import KEY
 from tests.support.databases import PostgresServer, postgres_server
 from tests.support.nats_server import NatsServer, nats_server
@@ -42,6 +43,10 @@ routes:
   - {{name: elsewhere, candidates: [elsewhere]}}
 """
 _TEMPLATE = Path(__file__).with_name("chat.jinja")
+
+
+Step = Callable[["World", Tell], None]
+"""It tells what it saw, and raises AssertionError for what should not be so."""
 
 
 @dataclass(frozen=True, slots=True)

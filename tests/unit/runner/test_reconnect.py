@@ -40,7 +40,7 @@ def test_only_a_connection_that_lasted_begins_the_delays_anew(seconds: float, ex
     assert backoff.next_delay() == expected
 
 
-@pytest.mark.parametrize("code", [None, 1000, 1001, 1006, 1008, 1009, 1011, 1012, 1013, 4000])
+@pytest.mark.parametrize("code", [None, 1000, 1001, 1006, 1008, 1009, 1011, 1012, 1013, 4000, 4002])
 def test_every_close_is_worth_dialling_again_but_for_a_revocation_and_a_newer_line(code: int | None) -> None:
     assert not is_final(code)
     assert explained_close(code)
