@@ -146,10 +146,14 @@ class SharedModels:
         self.gateway = GatewayProcess(directory / "data", free_ports(3), *options)
         stack.callback(self.gateway.close)
         self.gateway.start()
-        self.url = f"http://127.0.0.1:{self.gateway.ports['data']}"
         permissions = [word for each in ("runners:manage", "models:create") for word in ("--permission", each)]
         self._key_file = directory / "user.key"
         self.operate("key", "create", "user", *permissions, "--out", str(self._key_file))
+
+    @property
+    def url(self) -> str:
+        """Of the data listener, which a process of the role `api` has not."""
+        return f"http://127.0.0.1:{self.gateway.ports['data']}"
 
     def operate(self, *command: str) -> str:
         """An operator's command; what it printed."""
