@@ -265,6 +265,7 @@ def _no_room(world: RunnerWorld) -> Seen:
         now = {path.name: path.read_bytes() for path in place.iterdir() if path != ballast}
         if now != kept:
             seen.wrong.append(f"files were left: {sorted(now)}")
+        time.sleep(1)
         if not guest.runner.runs:
             seen.wrong.append(f"its token was replaced, and the new one is nowhere: {guest.runner.lines[-1]}")
         ballast.unlink()
