@@ -68,16 +68,16 @@ def start_models(made: World, tell: Tell) -> None:
 def register(made: World, tell: Tell) -> None:
     first, second = made.hosts
     told = first.register("desk", made.user_key)
-    tell(told.strip())
+    tell(told.rstrip())
     until(lambda: MODEL in first.command("models"), "the model was not found")
     listed = first.command("models")
     assert "Nothing was registered" in listed, listed
-    tell(listed.strip())
+    tell(listed.rstrip())
     told = first.command("models", "--register-all", key_file=made.user_key)
-    tell(told.strip())
+    tell(told.rstrip())
     until(lambda: MODEL in second.command("models"), "the model was not found")
     told = second.register("attic", made.user_key, "--register-all")
-    tell(told.strip())
+    tell(told.rstrip())
     for host in made.hosts:
         listing = json.loads(host.command("models", "--register-all", "-o", "json", key_file=made.user_key))
         (model,) = [each for each in listing if each["model_identifier"] == MODEL]
