@@ -91,6 +91,16 @@ def test_an_sdk_reads_a_stream_however_a_server_spells_it(played: Played, how: s
     assert chunks[-1].usage.completion_tokens == 7  # comes behind the event that ends the choice
 
 
+@pytest.mark.guarantee("S5")
+@pytest.mark.parametrize("done", [b"data: [DONE]", b"data:[DONE]", b"data: [DONE] ", b"data:  [DONE]"])
+def test_nothing_follows_the_done_of_a_server(played: Played, done: bytes) -> None:
+    played.answer = answering(HEAD + stream(b"event: x\ndata: {}", b": ping", done=done))
+    with played.client.chat.completions.with_streaming_response.create(
+        model="tiny", messages=GREET, stream=True
+    ) as answer:
+        assert b"".join(answer.iter_bytes()) == b"event: x\ndata: {}\n\n: ping\n\n%b\n\n" % done
+
+
 def test_a_stream_may_come_byte_by_byte(played: Played) -> None:
     whole_stream = HEAD + stream(*events())
     assert text(played.stream(*(whole_stream[at : at + 1] for at in range(len(whole_stream))))) == "all is well"
