@@ -6,7 +6,7 @@ import inspect
 import re
 from typing import Any
 
-from pointsman.core.limits import KIB, MIB, Limits
+from pointsman.core.limits import KIB, MIB, Limits, RunnerLimits
 from pointsman.gateway.grpc.server import GrpcLimits
 from pointsman.gateway.probe import ProbeLimits
 from pointsman.gateway.provider_health import HealthLimits
@@ -15,19 +15,29 @@ from pointsman.gateway.rest.strict_request import BodyLimits
 
 _HEAD = "# Limits\n\nThe bounds, as the code has them.\n"
 _TABLE = "\n| limit | value | note; what happens beyond it |\n|---|---|---|\n"
+_RUNNERS = """
+A line of 64 KiB passes whatever it consists of. In JSON a quote takes two bytes and a control character six, and a
+runner may escape more than it has to; so `data` is measured as the text that it stands for, and everything else in its
+frame as it was sent. A frame without escapes has `frame_bytes` on the wire; `escaped_frame_bytes` is room for 64 KiB
+of which every byte is escaped. Data that is too long within a frame that is not is the failure of one request; a frame
+that is too long ends the runner's connection with code 1009, and all its requests with `runner_offline`.
+"""
 _PARTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("The data plane", (Limits,)),
+    ("Between a gateway and a runner", (RunnerLimits,)),
     ("The gateway's gRPC listener", (GrpcLimits,)),
     ("The gateway's control listener", (ListenerLimits, BodyLimits)),
     ("Verification of a route", (ProbeLimits,)),
     ("A look at all providers", (HealthLimits,)),
 )
+_TEXTS = {RunnerLimits: _RUNNERS}
 
 
 def limits_page(note: str) -> str:
     """The page."""
     parts = (
-        f"\n## {title}\n{_TABLE}" + "".join(row for kind in kinds for row in _rows(kind)) for title, kinds in _PARTS
+        f"\n## {title}\n{_TABLE}" + "".join(row for kind in kinds for row in _rows(kind)) + _TEXTS.get(kinds[0], "")
+        for title, kinds in _PARTS
     )
     return note + _HEAD + "".join(parts)
 
@@ -59,5 +69,5 @@ def _amount(name: str, value: object) -> str:
     if name.endswith("seconds"):
         return f"{value:g} s"
     if name.endswith("_bytes") and isinstance(value, int):
-        return f"{value // MIB} MiB" if value >= MIB else f"{value // KIB} KiB"
+        return f"{value // MIB} MiB" if value % MIB == 0 else f"{value // KIB} KiB"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -10,14 +10,14 @@ from websockets.exceptions import InvalidStatus
 from pointsman.bus.memory import MemoryBus
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
-from pointsman.gateway.runner_hub import RunnerIdentity
+from pointsman.gateway.runner_identity import RunnerIdentity
 from tests.component.test_runner_exchanges import run
 from tests.support.runner_bench import ACCOUNT, RUNNER, TOKEN, bench, told, until
 
 QUIET = replace(DEFAULT_RUNNER_LIMITS, silence_seconds=0.3)
 
 
-@pytest.mark.guarantee("N1")
+@pytest.mark.guarantee("N1", "S2")
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -63,7 +63,7 @@ def test_a_first_frame_that_is_no_hello_ends_the_line(first: object, code: int) 
     run(work)
 
 
-@pytest.mark.guarantee("N2")
+@pytest.mark.guarantee("N2", "S6")
 def test_a_newer_socket_replaces_the_older_whose_requests_end_at_once() -> None:
     async def work() -> None:
         async with bench() as made, asyncio.TaskGroup() as tasks, made.runner() as older:
@@ -96,6 +96,7 @@ def test_a_newer_socket_at_another_process_replaces_the_older_too() -> None:
     run(work)
 
 
+@pytest.mark.guarantee("S6")
 def test_a_rotated_token_ends_the_line_whichever_process_holds_it() -> None:
     async def work() -> None:
         bus = MemoryBus(print)
@@ -192,6 +193,8 @@ def test_sprayed_and_late_frames_reach_nobody() -> None:
     run(work)
 
 
+@pytest.mark.limit("runner.response_bytes")
+@pytest.mark.guarantee("S7")
 def test_a_runner_that_does_not_stop_is_cut_at_the_sum_of_its_data() -> None:
     limits = replace(DEFAULT_RUNNER_LIMITS, response_bytes=1000)
 

@@ -76,7 +76,8 @@ class RunnerLimits:
     request_bytes: int = 1 * MIB  # of a request's JSON body, as it is sent: 413 runner_request_too_large
     data_bytes: int = 64 * KIB  # of one line of an event stream, or of a whole completion: 502 runner_frame_too_large
     response_bytes: int = 16 * MIB  # of all data of one answer: 502 runner_response_limit
-    frame_bytes: int = 72 * KIB  # from a runner, envelope and escapes included: close 1009
+    frame_bytes: int = 72 * KIB  # from a runner: its data as UTF-8, and all around it as it was sent: close 1009
+    escaped_frame_bytes: int = 6 * 64 * KIB + 8 * KIB  # of the same as it was sent (ours; an escape is 6): close 1009
     start_frame_bytes: int = 1 * MIB + 8 * KIB  # to a runner, envelope included: close 1009
     connect_seconds: float = 5.0  # to the model's server: 502 runner_upstream_unavailable
     idle_seconds: float = 60.0  # for the first frame, and between two: 504 runner_proxy_timeout

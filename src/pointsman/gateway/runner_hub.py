@@ -6,19 +6,23 @@ Owns one line per runner: which socket is in force, who waits for which frame, a
 
 import asyncio
 import contextlib
+import math
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
 from pointsman.bus.subjects import LINES, LIVES, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
+from pointsman.gateway.runner_identity import Presence, RunnerIdentity, RunnerLoad
+from pointsman.gateway.unsent_frames import UnsentFrames
 from pointsman.wire.runner_envelope import pack_too_late, unpack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
     FrameError,
+    FrameTooLarge,
     Hello,
     ModelRequest,
     ModelResponse,
@@ -28,34 +32,19 @@ from pointsman.wire.runner_frames import (
 )
 from pointsman.wire.runner_line import Refused, RunnerLine
 
-VIOLATION, TOO_LARGE, BROKEN, LATER, REPLACED, SILENT, REVOKED = 1008, 1009, 1011, 1013, 4001, 4002, 4003
+VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, SILENT, REVOKED = 1008, 1009, 1011, 1013, 4001, 4002, 4003
 """Close codes: of RFC 6455, our own between 4000 and 4999."""
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
 """For a frame to be taken by the system: a runner that does not read is closed then."""
-_UNSENT_FRAMES = 16
-"""Waiting for a runner that reads slowly: a start and a cancel of each of its requests, twice over."""
+_MOST_GREETING = 4
+"""Sockets of one runner that have not said hello: it has one, and dials again when that is lost."""
+_ENDINGS = {b"%d" % code: code for code in (REPLACED, REVOKED)}
+"""What one process tells the others of a line."""
 _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
 """Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerIdentity:
-    """Who a token belongs to."""
-
-    account: str
-    runner_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Presence:
-    """What is known of a runner that is connected here."""
-
-    last_seen: float
-    """Seconds since the epoch."""
-    active_requests: int
 
 
 class RunnerSocket(Protocol):
@@ -79,10 +68,14 @@ class _Line:
         self.connection = secrets.token_hex(16)
         self.exchanges = RunnerLine(limits)
         self.waiting: dict[str, asyncio.Future[ModelResponse]] = {}
-        self.unsent: asyncio.Queue[bytes] = asyncio.Queue(_UNSENT_FRAMES)
+        self.unsent = UnsentFrames()
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The close code."""
         self.heard = 0.0
+        """Seconds since the epoch."""
+        self.heard_at = asyncio.get_running_loop().time()
+        self.sends_since = math.inf
+        """Since when a frame waits to be taken by the system, by the loop's clock."""
         self.began: dict[str, float] = {}
         """When each request that holds a slot did, by the loop's clock."""
         self.moved: dict[str, float] = {}
@@ -95,14 +88,11 @@ class _Line:
         self.exchanges.lost()
         waiting, self.waiting = self.waiting, {}
         for answer in waiting.values():
-            if not answer.done():
-                answer.set_result(_OFFLINE)
+            _give(answer, _OFFLINE)
 
     def send(self, request: ModelRequest) -> None:
         """Have a frame sent. A runner that takes none ends its line."""
-        try:
-            self.unsent.put_nowait(encode_frame(request))
-        except asyncio.QueueFull:
+        if not self.unsent.add(request):
             self.end(SILENT)
 
 
@@ -126,11 +116,18 @@ class RunnerHub:
         self._limits = limits
         self._seen = seen
         self._lines: dict[RunnerIdentity, _Line] = {}
+        self._greeting: Counter[RunnerIdentity] = Counter()
+        bus.when_lost(self._cancel_all)
 
     def presence(self, account: str, runner_id: str) -> Presence | None:
         """Of a runner that is connected to this process; None for any other."""
         line = self._lines.get(RunnerIdentity(account, runner_id))
         return None if line is None else Presence(line.heard, len(line.exchanges.live))
+
+    @property
+    def load(self) -> RunnerLoad:
+        """All runners together."""
+        return RunnerLoad(len(self._lines), sum(len(each.exchanges.live) for each in self._lines.values()))
 
     async def ask_line(self, account: str, runner_id: str, timeout_seconds: float) -> None:
         """Returns when a process says that it holds the runner's line. Raises BusError when none does."""
@@ -156,8 +153,8 @@ class RunnerHub:
     ) -> None:
         """Carry one socket, whose token was judged, to its end.
 
-        `confirm` judges it once more when whoever ends lines can find this one: the token may have ended meanwhile. It
-        may raise ControlError.
+        `confirm` judges it once more when whoever ends lines can find this one: the token may have ended meanwhile.
+        Where that cannot be known it raises ControlError.
         """
         code = await self._greet(identity, socket)
         if code:
@@ -172,8 +169,9 @@ class RunnerHub:
             # Before, so that no request is passed on twice; and after, for another one that came in the meantime.
             await self._tell(identity, replaced)
             async with self._served(line), asyncio.TaskGroup() as tasks:
-                await self._tell(identity, replaced)
-                await self._confirm(line, confirm)
+                if not line.ended.done():  # or it would end the one that has replaced it
+                    await self._tell(identity, replaced)
+                await self._judge(line, confirm)
                 self._say(f"runner {identity.runner_id} of {identity.account} is connected")
                 note = self._note(identity)
                 work = (self._read(line, socket), self._write(line, socket), self._sweep(line), note)
@@ -182,7 +180,7 @@ class RunnerHub:
                 for task in carrying:
                     task.cancel()
         except BusError:
-            code = LATER
+            code = TRY_AGAIN
         finally:
             line.end(code)
             if self._lines.get(identity) is line:
@@ -191,13 +189,12 @@ class RunnerHub:
             await socket.close(code)
             await self._note(identity)
 
-    @staticmethod
-    async def _confirm(line: _Line, confirm: Callable[[], Awaitable[bool]]) -> None:
+    async def _judge(self, line: _Line, confirm: Callable[[], Awaitable[bool]]) -> None:
         try:
             if not await confirm():
                 line.end(REVOKED)
-        except ControlError:  # the store has gone; a runner that is told it was revoked would end for good
-            line.end(LATER)
+        except ControlError:  # without a store nobody can say; a runner that was told that it is revoked would give up
+            line.end(TRY_AGAIN)
 
     async def _note(self, identity: RunnerIdentity) -> None:
         if self._seen is not None:
@@ -206,12 +203,21 @@ class RunnerHub:
 
     async def _greet(self, identity: RunnerIdentity, socket: RunnerSocket) -> int:
         """Wait for its hello. The code to close with, or 0."""
+        if self._greeting[identity] >= _MOST_GREETING:
+            return TRY_AGAIN
+        self._greeting[identity] += 1
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
                 data = await socket.receive()
             frame = read_from_runner(data or b"", self._limits)
-        except (TimeoutError, FrameError):
+        except TimeoutError:
             return VIOLATION
+        except FrameError as error:
+            return _code(error)
+        finally:
+            self._greeting[identity] -= 1
+            if not self._greeting[identity]:
+                del self._greeting[identity]
         fits = isinstance(frame, Hello) and frame.runner_id == identity.runner_id and frame.model_proxy_version == 1
         return 0 if fits else VIOLATION
 
@@ -224,10 +230,10 @@ class RunnerHub:
             return pack_too_late(self._now()) if answer is None else encode_frame(answer)
 
         async def told(payload: bytes) -> bytes:
-            what, _, which = payload.decode("ascii", "replace").partition(" ")
-            if what.isdecimal() and which != line.connection:
-                line.end(int(what))
-            return b"1" if what == LIVES and which in line.exchanges.live else b""
+            what, _, which = payload.partition(b" ")
+            if what in _ENDINGS and which != line.connection.encode():
+                line.end(_ENDINGS[what])
+            return b"1" if what == LIVES.encode() and which.decode("ascii", "replace") in line.exchanges.live else b""
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
             (_subject(line.identity), asked),
@@ -260,12 +266,18 @@ class RunnerHub:
             return ModelResponse(request.request_id, done=True)
         return await self._frame(line, request, left)
 
+    def _cancel_all(self) -> None:
+        """The bus was lost: who asked goes on with nothing, and could not say so."""
+        for line in self._lines.values():
+            for request_id in line.exchanges.live:
+                cancel = ModelRequest(request_id, CANCEL)
+                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
+
     def _cancel(self, line: _Line, request: ModelRequest, *, passes: bool) -> None:
         if passes:
             line.send(request)
         answer = line.waiting.pop(request.request_id, None)
-        if answer is not None and not answer.done():
-            answer.set_result(ModelResponse(request.request_id, 503, done=True, error="runner_proxy_error"))
+        _give(answer, ModelResponse(request.request_id, 503, done=True, error="runner_proxy_error"))
 
     async def _frame(self, line: _Line, request: ModelRequest, seconds: float) -> ModelResponse:
         loop = asyncio.get_running_loop()
@@ -274,33 +286,30 @@ class RunnerHub:
         line.moved[request.request_id] = loop.time()
         line.began.setdefault(request.request_id, loop.time())
         line.send(request)
+        late, given = _too_late(request.request_id), None
+        expiry = loop.call_later(seconds, _give, answer, late)
         try:
-            async with asyncio.timeout(seconds):
-                return await answer
-        except TimeoutError:
-            return ModelResponse(request.request_id, 504, done=True, error="runner_proxy_timeout")
+            given = await answer
+            return given
         finally:
-            if line.waiting.get(request.request_id) is answer:
+            expiry.cancel()
+            if given is late or line.waiting.get(request.request_id) is answer:
                 # Nobody waits any more: the slot is free, whatever the runner does.
                 cancel = ModelRequest(request.request_id, CANCEL)
                 self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
 
     async def _read(self, line: _Line, socket: RunnerSocket) -> None:
+        loop = asyncio.get_running_loop()
         while not line.ended.done():
-            try:
-                async with asyncio.timeout(self._limits.silence_seconds):
-                    data = await socket.receive()
-            except TimeoutError:
-                data = None
+            data = await socket.receive()
             if data is None:
                 line.end(SILENT)
                 return
-            line.heard = self._now()
+            line.heard, line.heard_at = self._now(), loop.time()
             try:
                 self._take(line, data)
-            except FrameError:
-                size = len(data.encode() if isinstance(data, str) else data)
-                line.end(TOO_LARGE if size > self._limits.frame_bytes else VIOLATION)
+            except FrameError as error:
+                line.end(_code(error))
 
     def _take(self, line: _Line, data: str | bytes) -> None:
         """Raises FrameError for what costs the runner its line."""
@@ -314,35 +323,58 @@ class RunnerHub:
         if delivery.cancels:
             line.send(ModelRequest(response.request_id, CANCEL))
         answer = line.waiting.pop(response.request_id, None)
-        if answer is not None and not answer.done():
-            answer.set_result(response)
+        _give(answer, response)
 
     async def _sweep(self, line: _Line) -> None:
-        """Free the slots of requests that nobody goes on with: a process that died cancels nothing."""
-        idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
+        """End a line that is silent or takes nothing, and free the slots of requests that nobody goes on with.
+
+        A process that died cancels nothing; and a timer for each frame, twice, would be a tenth of what one costs.
+        """
+        limits, loop = self._limits, asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(min(_SWEEP_SECONDS, self._limits.idle_seconds / 10))
-            now = asyncio.get_running_loop().time()
-            for request_id in line.began.keys() - line.exchanges.live:
-                del line.began[request_id], line.moved[request_id]
-            for request_id, began in tuple(line.began.items()):
-                if now - line.moved[request_id] <= idle and now - began <= lifetime:
-                    continue
-                answer = line.waiting.pop(request_id, None)
-                if answer is not None and not answer.done():
-                    answer.set_result(ModelResponse(request_id, 504, done=True, error="runner_proxy_timeout"))
-                cancel = ModelRequest(request_id, CANCEL)
-                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
+            await asyncio.sleep(min(_SWEEP_SECONDS, limits.idle_seconds / 10, limits.silence_seconds / 10))
+            now = loop.time()
+            if now - line.heard_at > limits.silence_seconds or now - line.sends_since > _SEND_SECONDS:
+                line.end(SILENT)
+            self._free(line, now)
+
+    def _free(self, line: _Line, now: float) -> None:
+        idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
+        for request_id in line.began.keys() - line.exchanges.live:
+            del line.began[request_id], line.moved[request_id]
+        for request_id, began in tuple(line.began.items()):
+            if now - line.moved[request_id] <= idle and now - began <= lifetime:
+                continue
+            answer = line.waiting.pop(request_id, None)
+            _give(answer, _too_late(request_id))
+            cancel = ModelRequest(request_id, CANCEL)
+            self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
 
     async def _write(self, line: _Line, socket: RunnerSocket) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            frame = await line.unsent.get()
+            frame = await line.unsent.take()
+            line.sends_since = loop.time()
             try:
-                async with asyncio.timeout(_SEND_SECONDS):
-                    await socket.send(frame)
-            except (TimeoutError, OSError):
+                await socket.send(frame)
+            except OSError:
                 line.end(SILENT)
                 return
+            line.sends_since = math.inf
+
+
+def _give(answer: "asyncio.Future[ModelResponse] | None", response: ModelResponse) -> None:
+    """The first counts."""
+    if answer is not None and not answer.done():
+        answer.set_result(response)
+
+
+def _too_late(request_id: str) -> ModelResponse:
+    return ModelResponse(request_id, 504, done=True, error="runner_proxy_timeout")
+
+
+def _code(error: FrameError) -> int:
+    return TOO_LARGE if isinstance(error, FrameTooLarge) else VIOLATION
 
 
 def _subject(identity: RunnerIdentity, *more: str) -> str:

@@ -13,7 +13,7 @@ from pointsman.runner.model_server import Broken, ModelServer, Unavailable, dial
 from pointsman.wire.event_lines import EventLines, LineTooLong, is_done
 from pointsman.wire.response import ResponseHead
 from pointsman.wire.runner_body import asks_for_stream
-from pointsman.wire.runner_frames import ModelRequest, ModelResponse, encode_frame
+from pointsman.wire.runner_frames import ModelRequest, ModelResponse
 
 _REDIRECTS, _REFUSALS = range(300, 400), range(400, 600)
 
@@ -82,12 +82,9 @@ class Fetch:
         if self._sent > self._limits.response_bytes:
             raise _Failed(502, "runner_response_limit")
         try:
-            frame = ModelResponse(self._id, self._status, data.decode(), done)
+            return ModelResponse(self._id, self._status, data.decode(), done)
         except UnicodeDecodeError:
             raise _Failed(*_READ_ERROR) from None
-        if len(encode_frame(frame)) > self._limits.frame_bytes:  # by escapes; the gateway would close the line
-            raise _Failed(*_TOO_LARGE)
-        return frame
 
     async def _next(self) -> tuple[bytes, bool]:
         if self._server is not None:

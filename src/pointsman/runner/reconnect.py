@@ -25,7 +25,10 @@ class Backoff:
 
 
 def is_final(code: int | None) -> bool:
-    """Whether dialling again would be for nothing, or would end in a fight of two with one token."""
+    """Whether dialling again would be for nothing, or would only end the answers of the runner that took the line over.
+
+    A runner that dials again itself has closed its former socket, so whoever hears of a newer one has a double.
+    """
     return code in (REPLACED, REVOKED)
 
 

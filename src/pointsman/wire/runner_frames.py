@@ -3,7 +3,7 @@
 Owns the form of single frames. Which frame may come when is `runner_line`'s and `runner_calls`'.
 """
 
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -16,10 +16,15 @@ _LONGEST_TEXT = 256
 """Characters of a model's id or name, and of an address."""
 _LONGEST_ERROR = 128
 _LEAST_STATUS, _MOST_STATUS = 200, 599
+_NOT_JSON = "a frame is not JSON of the agreed form"
 
 
 class FrameError(Exception):
     """A frame that is not what it must be. The text says what of it, and repeats nothing of it."""
+
+
+class FrameTooLarge(FrameError):
+    """A frame that is longer than it may be."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -62,8 +67,16 @@ class ModelRequest(msgspec.Struct, frozen=True, tag="model_request", omit_defaul
     """The request's JSON object, byte for byte; of a `start` alone."""
 
 
+class _Spelled(msgspec.Struct):
+    """A frame's data as it was sent."""
+
+    data: msgspec.Raw = msgspec.Raw(b'""')
+
+
+_Frame = TypeVar("_Frame")
 FromRunner = Hello | Heartbeat | ModelResponse
-_FROM_RUNNER = msgspec.json.Decoder(FromRunner, strict=True)
+_SPELLED = msgspec.json.Decoder(_Spelled)
+_FROM_RUNNER: msgspec.json.Decoder[FromRunner] = msgspec.json.Decoder(FromRunner, strict=True)
 _FROM_GATEWAY = msgspec.json.Decoder(ModelRequest, strict=True)
 _ENCODER = msgspec.json.Encoder()
 
@@ -77,20 +90,26 @@ def read_from_runner(data: bytes | str, limits: RunnerLimits = DEFAULT_RUNNER_LI
     """A frame that a runner sent. Raises FrameError.
 
     A response whose data is too long is a frame all the same: it is the request's failure, not the connection's.
+    How data is spelled in JSON costs it nothing: a line may consist of quotes, or be sent as `\\u0061` throughout.
     """
-    frame = _decoded(_FROM_RUNNER, data, limits.frame_bytes)
+    received = _received(data, limits.escaped_frame_bytes)
+    try:
+        frame = _decoded(_FROM_RUNNER, received)
+    except FrameError:
+        _check_size(len(received), limits.frame_bytes)
+        raise
+    if len(received) > limits.frame_bytes:
+        _check_size(len(received) - _escapes(frame, received), limits.frame_bytes)
     if isinstance(frame, ModelResponse):
         _check_response(frame)
     elif isinstance(frame, Hello):
         _check_text("runner_id", frame.runner_id, _LONGEST_ID)
-    assert isinstance(frame, Hello | Heartbeat | ModelResponse)
     return frame
 
 
 def read_from_gateway(data: bytes | str, limits: RunnerLimits = DEFAULT_RUNNER_LIMITS) -> ModelRequest:
     """A frame that a gateway sent. Raises FrameError."""
-    frame = _decoded(_FROM_GATEWAY, data, limits.start_frame_bytes)
-    assert isinstance(frame, ModelRequest)
+    frame = _decoded(_FROM_GATEWAY, _received(data, limits.start_frame_bytes))
     _check_text("request_id", frame.request_id, _LONGEST_ID)
     if frame.operation not in (START, NEXT, CANCEL):
         raise FrameError("operation is none of start, next and cancel")
@@ -107,15 +126,33 @@ def read_from_gateway(data: bytes | str, limits: RunnerLimits = DEFAULT_RUNNER_L
     return frame
 
 
-def _decoded(decoder: "msgspec.json.Decoder[Any]", data: bytes | str, most: int) -> object:
+def _received(data: bytes | str, most: int) -> bytes:
     try:
         received = data.encode() if isinstance(data, str) else data
-        if len(received) > most:
-            raise FrameError(f"a frame is longer than {most} bytes")
+    except UnicodeError:
+        raise FrameError(_NOT_JSON) from None
+    _check_size(len(received), most)
+    return received
+
+
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        raise FrameTooLarge(f"a frame is longer than {most} bytes")
+
+
+def _escapes(frame: FromRunner, received: bytes) -> int:
+    """By how many bytes a frame's data is longer as it was sent than it is."""
+    if not isinstance(frame, ModelResponse):
+        return 0
+    return len(_decoded(_SPELLED, received).data) - len(b'""') - len(frame.data.encode())
+
+
+def _decoded(decoder: msgspec.json.Decoder[_Frame], received: bytes) -> _Frame:
+    try:
         return decoder.decode(received)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         # What the library says repeats names of fields, which a hostile peer chooses.
-        raise FrameError("a frame is not JSON of the agreed form") from None
+        raise FrameError(_NOT_JSON) from None
 
 
 def _check_response(frame: ModelResponse) -> None:

@@ -15,6 +15,7 @@ from pointsman.wire.runner_frames import (
     NEXT,
     START,
     FrameError,
+    FrameTooLarge,
     Heartbeat,
     Hello,
     ModelRequest,
@@ -122,17 +123,88 @@ def test_what_is_no_frame_is_refused_and_not_repeated(data: bytes | str) -> None
 
 
 @pytest.mark.parametrize(("more", "passes"), [(-1, True), (0, True), (1, False)])
+@pytest.mark.limit("runner.frame_bytes")
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_a_runners_frame(more: int, passes: bool) -> None:
     empty = len(_response(data=""))
     frame = _response(data="x" * (DEFAULT_RUNNER_LIMITS.frame_bytes - empty + more))
     if passes:
         read_from_runner(frame)
     else:
-        with pytest.raises(FrameError, match="longer than 73728 bytes"):
+        with pytest.raises(FrameTooLarge, match="longer than 73728 bytes"):
             read_from_runner(frame)
 
 
+@pytest.mark.parametrize(
+    "junk", [b"x", b'"', b"[", b'{"type":"heartbeat","x":"', b'{"type":"model_response","data":1,"x":"']
+)
+@pytest.mark.limit("runner.frame_bytes")
+def test_what_is_no_frame_has_the_bound_of_one(junk: bytes) -> None:
+    most = DEFAULT_RUNNER_LIMITS.frame_bytes
+    with pytest.raises(FrameError, match="not JSON"):
+        read_from_runner(junk.ljust(most, b" "))
+    with pytest.raises(FrameTooLarge):
+        read_from_runner(junk.ljust(most + 1, b" "))
+
+
+_SPELLINGS = {"x": "\\u0078", '"': '\\"', "\\": "\\u005C", "\x01": "\\u0001", "é": "\\u00e9", "😀": "\\ud83d\\ude00"}
+
+
 @pytest.mark.parametrize(("more", "passes"), [(-1, True), (0, True), (1, False)])
+@pytest.mark.parametrize("character", _SPELLINGS)
+@pytest.mark.limit("runner.frame_bytes")
+def test_how_data_is_spelled_costs_a_frame_nothing_and_all_else_counts_as_it_was_sent(
+    character: str, more: int, passes: bool
+) -> None:
+    count = DEFAULT_RUNNER_LIMITS.data_bytes // len(character.encode())
+    frame = _response(data="@").replace(b"@", _SPELLINGS[character].encode() * count)
+    around = DEFAULT_RUNNER_LIMITS.frame_bytes - DEFAULT_RUNNER_LIMITS.data_bytes - len(_response(data=""))
+    padded = frame + b" " * (around + more)
+    if passes:
+        read = read_from_runner(padded)
+        assert isinstance(read, ModelResponse)
+        assert read.data == character * count
+    else:
+        with pytest.raises(FrameTooLarge, match=r"longer than (73728|401408) bytes"):
+            read_from_runner(padded)
+
+
+@pytest.mark.parametrize(("more", "passes"), [(-1, True), (0, True), (1, False)])
+@pytest.mark.limit("runner.escaped_frame_bytes")
+def test_the_bound_of_a_frame_as_it_was_sent(more: int, passes: bool) -> None:
+    room = DEFAULT_RUNNER_LIMITS.escaped_frame_bytes - len(_response(data=""))
+    frame = _response(data="@").replace(b"@", b"\\u0001" * (room // 6) + b"x" * (room % 6 + more))
+    if passes:
+        read_from_runner(frame)
+    else:
+        with pytest.raises(FrameTooLarge, match="longer than 401408 bytes"):
+            read_from_runner(frame)
+
+
+@pytest.mark.limit("runner.escaped_frame_bytes")
+def test_the_longest_line_in_the_longest_envelope_fits_into_a_frame_as_we_write_it() -> None:
+    data = "\x01" * DEFAULT_RUNNER_LIMITS.data_bytes
+    frame = ModelResponse("\U0001f600" * 128, 599, data, done=True, error="\x01" * 128)
+    assert read_from_runner(encode_frame(frame)) == frame
+
+
+@pytest.mark.parametrize(("more", "passes"), [(-1, True), (0, True), (1, False)])
+@pytest.mark.limit("runner.start_frame_bytes")
+def test_the_bound_of_a_gateways_frame(more: int, passes: bool) -> None:
+    limits = DEFAULT_RUNNER_LIMITS
+    body = b'{"m":"' + b"x" * (limits.request_bytes - 8) + b'"}'
+    frame = encode_frame(ModelRequest("r" * 128, START, "m" * 256, "u" * 256, msgspec.Raw(body)))
+    padded = frame.ljust(limits.start_frame_bytes + more)
+    if passes:
+        assert bytes(read_from_gateway(padded).body) == body
+    else:
+        with pytest.raises(FrameTooLarge, match="longer than 1056768 bytes"):
+            read_from_gateway(padded)
+
+
+@pytest.mark.parametrize(("more", "passes"), [(-1, True), (0, True), (1, False)])
+@pytest.mark.limit("runner.request_bytes")
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_a_body(more: int, passes: bool) -> None:
     limits = RunnerLimits(request_bytes=100)
     body = b'{"m":"' + b"x" * (100 - 8 + more) + b'"}'

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.core.limits import RunnerLimits
+from pointsman.core.limits import DEFAULT_RUNNER_LIMITS, RunnerLimits
 from pointsman.wire.runner_calls import Answer, Begin, Continue, RunnerCalls, Stop
 from pointsman.wire.runner_frames import CANCEL, NEXT, START, FrameError, ModelRequest, ModelResponse
 from pointsman.wire.runner_line import Refused, RunnerLine
@@ -51,6 +51,8 @@ def test_frames_that_come_late_or_unasked_are_dropped() -> None:
 
 
 @pytest.mark.parametrize(("size", "code"), [(9, ""), (10, ""), (11, "runner_frame_too_large")])
+@pytest.mark.limit("runner.data_bytes")
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_one_frames_data(size: int, code: str) -> None:
     line = RunnerLine(_LIMITS)
     line.asked(start())
@@ -61,6 +63,8 @@ def test_the_bound_of_one_frames_data(size: int, code: str) -> None:
 
 
 @pytest.mark.parametrize(("last", "code"), [(4, ""), (5, ""), (6, "runner_response_limit")])
+@pytest.mark.limit("runner.response_bytes")
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_all_data_together_counts_bytes(last: int, code: str) -> None:
     line = RunnerLine(_LIMITS)
     line.asked(start())
@@ -72,7 +76,25 @@ def test_the_bound_of_all_data_together_counts_bytes(last: int, code: str) -> No
     assert delivery.response.error == code
 
 
+@pytest.mark.limit("runner.data_bytes", "runner.response_bytes")
+def test_an_answer_of_16_mib_in_lines_of_64_kib_passes_and_a_byte_more_does_not() -> None:
+    line, limits = RunnerLine(DEFAULT_RUNNER_LIMITS), DEFAULT_RUNNER_LIMITS
+    line.asked(start())
+    piece = ModelResponse("a", data="x" * limits.data_bytes)
+    for _ in range(limits.response_bytes // limits.data_bytes):
+        delivery = line.received(piece)
+        assert delivery is not None
+        assert not delivery.response.error
+        line.asked(ask(NEXT))
+    delivery = line.received(ModelResponse("a", data="x"))
+    assert delivery is not None
+    assert (delivery.response.error, delivery.cancels) == ("runner_response_limit", True)
+    assert line.live == frozenset()
+
+
 @pytest.mark.parametrize(("size", "code"), [(19, ""), (20, ""), (21, "runner_request_too_large")])
+@pytest.mark.limit("runner.request_bytes")
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_a_request(size: int, code: str) -> None:
     line = RunnerLine(_LIMITS)
     body = b'{"m":"' + b"x" * (size - 8) + b'"}'
@@ -83,6 +105,8 @@ def test_the_bound_of_a_request(size: int, code: str) -> None:
         assert line.asked(start(body=body))
 
 
+@pytest.mark.limit("runner.active_requests")
+@pytest.mark.guarantee("S7")
 def test_the_third_of_two_is_refused_until_a_slot_is_free() -> None:
     line = RunnerLine(_LIMITS)
     line.asked(start("a"))
@@ -154,6 +178,7 @@ _ACTS = st.lists(st.tuples(st.sampled_from(["start", "next", "cancel", "reply", 
 
 
 @given(_ACTS)
+@pytest.mark.guarantee("S5")
 def test_two_honest_halves_never_break_the_line(acts: list[tuple[str, str]]) -> None:
     """Whatever is asked in whatever order: what the gateway's half passes on, the runner's takes, and the reverse."""
     line, calls = RunnerLine(_LIMITS), RunnerCalls(lambda _: True, _LIMITS)

@@ -11,7 +11,8 @@ from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from pointsman.core.control_errors import ControlError
-from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
+from pointsman.gateway.runner_hub import RunnerHub
+from pointsman.gateway.runner_identity import RunnerIdentity
 
 PATH = "/api/v1/runners/{runner_id}/ws"
 TOKEN_FIELD = "x-runner-token"  # noqa: S105  # a field's name

@@ -19,11 +19,16 @@ from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
 
 _LAST_SECONDS = 5.0
 """For what was written last, a websocket's close among it, to be taken."""
+_MOST_PIECES = 128
+"""Pings, pongs and pieces of a message between two whole ones: a runner says every 15 s that it lives."""
+_MOST_UNTAKEN = 2 * DEFAULT_RUNNER_LIMITS.start_frame_bytes
+"""Bytes; the largest frame, and what a send need not wait for. More are answers to pings that nobody reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,9 @@ class ListenerLimits:
     head_bytes: int = 64 * 1024
     """Request line and fields. Beyond it: 400, close."""
     connections: int = 256
-    """At once; one runs one request. Beyond it: 503, close."""
+    """At once, without runners' websockets; one runs one request. Beyond it: 503, close."""
+    lines: int = 2048
+    """Runners' websockets at once, with those whose token is still being judged. Beyond it: 503, close."""
     idle_seconds: float = 15.0
     """Without a complete head since the connection or its last answer, or without taking a byte of it: close."""
     stop_seconds: float = 5.0
@@ -70,7 +77,7 @@ class ControlServer:
             app,
             http=Connection,
             ws=_Line,
-            ws_max_size=DEFAULT_RUNNER_LIMITS.frame_bytes,
+            ws_max_size=DEFAULT_RUNNER_LIMITS.escaped_frame_bytes,
             ws_ping_interval=None,  # runners have their own heartbeat
             ws_per_message_deflate=False,
             lifespan="off",
@@ -124,11 +131,48 @@ class ControlServer:
 
 
 class _Line(WebSocketsSansIOProtocol):
-    """uvicorn's websocket, with an end: one that takes no byte would keep its connection for ever."""
+    """uvicorn's websocket, with an end: one that takes no byte would keep its connection for ever.
+
+    Reading waits while a message does, but neither pings nor pieces of a message are any: they are counted.
+    """
+
+    _pieces = 0
+
+    def _may_go_on(self) -> bool:
+        self._pieces += 1
+        if self._pieces > _MOST_PIECES or self.transport.get_write_buffer_size() > _MOST_UNTAKEN:
+            self.transport.abort()
+        return not self.transport.is_closing()
+
+    def handle_ping(self) -> None:
+        if self._may_go_on():
+            super().handle_ping()
+
+    def handle_pong(self, event: Frame) -> None:
+        if self._may_go_on():
+            super().handle_pong(event)
+
+    def handle_cont(self, event: Frame) -> None:
+        if self._may_go_on():
+            super().handle_cont(event)
+
+    def send_receive_event_to_app(self) -> None:
+        self._pieces = 0
+        super().send_receive_event_to_app()
+
+    _last: asyncio.TimerHandle | None = None
+    _is_lost = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._is_lost = True
+        if self._last is not None:  # it would keep what has gone for its time
+            self._last.cancel()
 
     def on_task_complete(self, task: "asyncio.Task[None]") -> None:
         super().on_task_complete(task)
-        self.loop.call_later(_LAST_SECONDS, self.transport.abort)
+        if not self._is_lost:
+            self._last = self.loop.call_later(_LAST_SECONDS, self.transport.abort)
 
 
 class _Connection(H11Protocol):
@@ -142,11 +186,13 @@ class _Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         # uvicorn's own override has this signature.
         super().connection_made(transport)
-        if len(self.connections) > self.bounds.connections:
-            self._is_refused = True
-            transport.write(_plain(503, "Service Unavailable", "unavailable", "too many connections; try again later"))
-            transport.close()
+        # Counted apart: runners stay, and would keep the admin out.
+        if len(self.connections) - self._lines() > self.bounds.connections:
+            self._refuse(503, "Service Unavailable", "unavailable", "too many connections; try again later")
         self._arm()
+
+    def _lines(self) -> int:
+        return sum(isinstance(each, _Line) for each in self.connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
@@ -163,7 +209,14 @@ class _Connection(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._disarm()
+        if self._lines() >= self.bounds.lines:
+            self._refuse(503, "Service Unavailable", "unavailable", "too many runners are connected; try again later")
+            return
         super().handle_websocket_upgrade(event)
+        line = self.transport.get_protocol()
+        if isinstance(line, _Line) and not line.handshake_initiated:
+            # Nobody would ever answer it, nor let it go.
+            self._refuse(400, "Bad Request", "invalid_argument", "that is no runner's upgrade; see RFC 6455")
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -180,6 +233,11 @@ class _Connection(H11Protocol):
             running.disconnected = True
             running.message_event.set()
         self._is_refused = True
+        self.transport.close()
+
+    def _refuse(self, status: int, phrase: str, code: str, message: str) -> None:
+        self._is_refused = True
+        self.transport.write(_plain(status, phrase, code, message))
         self.transport.close()
 
     def _is_idle(self) -> bool:

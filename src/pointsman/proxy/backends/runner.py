@@ -20,6 +20,7 @@ from pointsman.core.runner_errors import PROXY_ERROR, UPSTREAM_ERROR, RunnerErro
 from pointsman.core.runner_model import RunnerModel
 from pointsman.proxy.call import Call
 from pointsman.proxy.upstream.exchange import READ_ERROR, BodySink
+from pointsman.wire.event_lines import EventEnds, is_done
 from pointsman.wire.json_model import is_json_like, splice_model
 from pointsman.wire.response import ResponseHead
 from pointsman.wire.runner_envelope import clock_of_too_late, pack_request
@@ -34,7 +35,6 @@ from pointsman.wire.runner_frames import (
 )
 
 _OFFLINE, _TIMEOUT = "runner_offline", "runner_proxy_timeout"
-_DONE = "data: [DONE]"
 _GRACE_SECONDS = 2.0
 """Beyond a request's deadline, for the answer that says so."""
 _LOOK_SECONDS = 1.0
@@ -49,6 +49,22 @@ _ID_BYTES = 16
 
 class _Asked(msgspec.Struct):
     stream: bool | None = None
+
+
+def body_for_runner(body: bytes, identifier: str, most_keys: int, most_bytes: int) -> tuple[bytes, bool]:
+    """What a model of this identifier is sent of a client's body, and whether a stream is asked for.
+
+    Raises MalformedRequest or RunnerError for what is not sent.
+    """
+    if not is_json_like(body):
+        raise MalformedRequest("request body is not a JSON object")
+    sent = b"".join(splice_model(body, msgspec.json.encode(identifier), most_keys)).strip(b" \t\r\n")
+    if len(sent) > most_bytes:
+        raise RunnerError("runner_request_too_large")
+    try:
+        return sent, msgspec.json.decode(sent, type=_Asked).stream is True
+    except msgspec.DecodeError:
+        raise MalformedRequest("stream is neither true nor false") from None
 
 
 class RunnerBackend:
@@ -70,7 +86,7 @@ class RunnerBackend:
             raise UpstreamProtocol("a runner's candidate without a runner")
         if call.protocol != InferenceProtocol.CHAT_COMPLETIONS:
             raise NoCompatibleRoute("a runner's model speaks chat completions alone")
-        body, streams = self._body(call, model)
+        body, streams = body_for_runner(call.body, model.candidate.model, self._json_keys, self.limits.request_bytes)
         answer = RunnerAnswer(self, model, streams=streams)
         try:
             await answer.begin(body)
@@ -78,19 +94,6 @@ class RunnerBackend:
             answer.close()
             raise
         return answer
-
-    def _body(self, call: Call, model: RunnerModel) -> tuple[bytes, bool]:
-        """What is sent, and whether a stream is asked for."""
-        if not is_json_like(call.body):
-            raise MalformedRequest("request body is not a JSON object")
-        pieces = splice_model(call.body, msgspec.json.encode(model.candidate.model), self._json_keys)
-        body = b"".join(pieces).strip(b" \t\r\n")
-        if len(body) > self.limits.request_bytes:
-            raise RunnerError("runner_request_too_large")
-        try:
-            return body, msgspec.json.decode(body, type=_Asked).stream is True
-        except msgspec.DecodeError:
-            raise MalformedRequest("stream is neither true nor false") from None
 
     def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run what nobody waits for."""
@@ -208,19 +211,20 @@ class RunnerAnswer:
             return True  # who knows; a bus that is away is told to whoever waits
 
     async def relay(self, sink: BodySink) -> str:
-        """Each line, and an empty one behind it. Returns why it was truncated, or an empty string."""
+        """Each line, and an empty one behind each event. Returns why it was truncated, or an empty string."""
         if not self._streams:
             sink.body(self._first.data.encode(), last=True)
             return ""
-        frame = self._first
+        frame, ends = self._first, EventEnds()
         while True:
             if not _is_line(frame.data):
                 return PROXY_ERROR
-            if frame.data.rstrip(" ") == _DONE:
-                sink.body(frame.data.encode() + b"\n\n", last=True)
+            line = frame.data.encode()
+            if is_done(line):
+                sink.body(line + b"\n\n", last=True)
                 return ""
-            if frame.data:
-                sink.body(frame.data.encode() + b"\n\n", last=False)
+            if line:
+                sink.body(line + ends.after(line), last=False)
             if frame.done:
                 return READ_ERROR
             try:
