@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 FUZZ_SECONDS ?= 60
 TEST_PROCESSES ?= 2
 
-.PHONY: default setup demo check test acceptance-agents bench bench-chains bench-runners quota-exactness chain-soak bench-gateway gateway-faults runner-faults rotation soak fuzz corpus docs proto fix lock clean help
+.PHONY: default setup demo check test acceptance-agents acceptance-runner bench bench-chains bench-runners quota-exactness chain-soak bench-gateway gateway-faults runner-faults rotation soak fuzz corpus docs proto fix lock clean help
 
 default: check test
 
@@ -35,6 +35,9 @@ test: check  ## check, then unit, component, conformance and e2e tests
 
 acceptance-agents: setup  ## real coding agents in the sandbox; installs them first
 	$(BIN)/python -m tests.acceptance.run
+
+acceptance-runner: setup  ## runners' models through several processes on real parts, and what breaks (root, 3 min)
+	$(BIN)/python -m tests.acceptance.runner
 
 bench: setup  ## ratios against nginx (PEERS=1: more peers)
 	$(BIN)/python bench/run.py
