@@ -7,7 +7,7 @@ import json
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastapi import FastAPI
@@ -30,7 +30,7 @@ from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
 
 TOKEN = "a-runners-own-token"
-ACCOUNT, RUNNER = "team.a", "laptop"
+ACCOUNT, RUNNER, OTHER = "team.a", "laptop", "desk"
 MODEL = RunnerModel(
     ACCOUNT,
     RUNNER,
@@ -38,6 +38,9 @@ MODEL = RunnerModel(
     "http://localhost:11434/v1",
     Candidate("alias", Endpoint("runner", "", 0, ""), "qwen:7b", ("openai_chat_completions",), "runner"),
 )
+
+OTHER_MODEL = replace(MODEL, runner_id=OTHER, model_id="model-2", candidate=replace(MODEL.candidate, route="other"))
+"""Of another runner, reached as `other`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +92,23 @@ class Bench:
     said: list[str] = field(default_factory=list)
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
     """Of all clients, closed in the end."""
+    log: io.StringIO = field(default_factory=io.StringIO)
+    """The operation log of the data listener."""
 
     @contextlib.asynccontextmanager
-    async def runner(self, *, hello: bool = True, headers: dict[str, str] | None = None) -> AsyncIterator[Runner]:
+    async def runner(
+        self, *, hello: bool = True, headers: dict[str, str] | None = None, runner_id: str = RUNNER
+    ) -> AsyncIterator[Runner]:
         """A runner whose line is in force, unless it says no hello."""
-        url = f"ws://127.0.0.1:{self.control}/api/v1/runners/{RUNNER}/ws"
+        url = f"ws://127.0.0.1:{self.control}/api/v1/runners/{runner_id}/ws"
         fields = {"X-Runner-Token": TOKEN} if headers is None else headers
         async with connect(url, additional_headers=fields, compression=None, max_size=None, proxy=None) as line:
             runner = Runner(line)
             if hello:
-                before = self.said.count(f"runner {RUNNER} of {ACCOUNT} is connected")
-                await runner.hello()
-                await until(lambda: self.said.count(f"runner {RUNNER} of {ACCOUNT} is connected") > before)
+                connected = f"runner {runner_id} of {ACCOUNT} is connected"
+                before = self.said.count(connected)
+                await runner.hello(runner_id)
+                await until(lambda: self.said.count(connected) > before)
             yield runner
 
     async def ask(self, *, stream: bool = False, path: str = "/v1/chat/completions", **more: Any) -> Told:
@@ -140,7 +148,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def authenticate(runner_id: str, token: str) -> RunnerIdentity | None:
-    return RunnerIdentity(ACCOUNT, runner_id) if token == TOKEN and runner_id == RUNNER else None
+    return RunnerIdentity(ACCOUNT, runner_id) if token == TOKEN and runner_id in (RUNNER, OTHER) else None
 
 
 async def _healthy() -> bool:
@@ -160,9 +168,9 @@ async def bench(
     control, data = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
     made = Bench(hub, control.getsockname()[1], data.getsockname()[1], said)
     server = ControlServer(api, control)
-    access = ModelAccess({"default": ModelTable({"alias": model})})
+    access = ModelAccess({"default": ModelTable({"alias": model, "other": OTHER_MODEL})})
     models = Models(lambda: access, time.time, is_open=True)
-    log = OperationLog(lines=io.StringIO(), wall_clock=time.time)
+    log = OperationLog(lines=made.log, wall_clock=time.time)
     served = Served(models, MemoryLedger(), runner_bus=asking, runner_limits=limits)
     listener = DataListener(log, _healthy, served)
     async with running(server.serve(), "control"):

@@ -40,6 +40,7 @@ _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
 """Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
+_BROKEN_LINE = ModelResponse("-", 503, done=True, error="runner_proxy_error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ class Presence:
 class RunnerSocket(Protocol):
     """A websocket that was accepted. Text frames; what comes is bounded by whoever made it."""
 
-    async def receive(self) -> str | bytes | None:
-        """The next frame; None when it has ended."""
+    async def receive(self) -> str | None:
+        """The next frame; None when it has ended. Raises FrameError when it ended because of what came."""
 
     async def send(self, frame: bytes) -> None:
         """Returns when the system has taken it."""
@@ -89,15 +90,15 @@ class _Line:
         self.moved: dict[str, float] = {}
         """When it was asked for something last."""
 
-    def end(self, code: int) -> None:
+    def end(self, code: int, answer: ModelResponse = _OFFLINE) -> None:
         """End it, once. Whoever waits is told at once."""
         if not self.ended.done():
             self.ended.set_result(code)
         self.exchanges.lost()
         waiting, self.waiting = self.waiting, {}
-        for answer in waiting.values():
-            if not answer.done():
-                answer.set_result(_OFFLINE)
+        for each in waiting.values():
+            if not each.done():
+                each.set_result(answer)
 
     def send(self, request: ModelRequest) -> None:
         """Have a frame sent. A runner that takes none ends its line."""
@@ -200,9 +201,9 @@ class RunnerHub:
     async def _greet(self, identity: RunnerIdentity, socket: RunnerSocket) -> int:
         """Wait for its hello. The code to close with, or 0."""
         try:
-            async with asyncio.timeout(_HELLO_SECONDS):
+            async with asyncio.timeout(min(_HELLO_SECONDS, self._limits.silence_seconds)):
                 data = await socket.receive()
-            frame = read_from_runner(data or b"", self._limits)
+            frame = read_from_runner(data or "", self._limits)
         except TimeoutError:
             return VIOLATION
         except FrameError as error:
@@ -284,18 +285,17 @@ class RunnerHub:
             try:
                 async with asyncio.timeout(self._limits.silence_seconds):
                     data = await socket.receive()
-            except TimeoutError:
-                data = None
-            if data is None:
-                line.end(VIOLATION)
-                return
-            line.heard = self._now()
-            try:
+                if data is None:
+                    line.end(VIOLATION)
+                    return
+                line.heard = self._now()
                 self._take(line, data)
+            except TimeoutError:
+                line.end(VIOLATION)
             except FrameError as error:
-                line.end(_code(error))
+                line.end(_code(error), _BROKEN_LINE)
 
-    def _take(self, line: _Line, data: str | bytes) -> None:
+    def _take(self, line: _Line, data: str) -> None:
         """Raises FrameError for what costs the runner its line."""
         frame = read_from_runner(data, self._limits)
         if isinstance(frame, Hello):

@@ -18,12 +18,9 @@ import h11
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
-
-_LAST_SECONDS = 5.0
-"""For what was written last, a websocket's close among it, to be taken."""
+from pointsman.gateway.rest.websocket import BoundedWebSocket
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ class ControlServer:
         config = Config(
             app,
             http=Connection,
-            ws=_Line,
+            ws=BoundedWebSocket,
             ws_max_size=DEFAULT_RUNNER_LIMITS.escaped_frame_bytes,
             ws_ping_interval=None,  # runners have their own heartbeat
             ws_per_message_deflate=False,
@@ -121,14 +118,6 @@ class ControlServer:
             await self._ended.wait()
         else:
             self._sock.close()
-
-
-class _Line(WebSocketsSansIOProtocol):
-    """uvicorn's websocket, with an end: one that takes no byte would keep its connection for ever."""
-
-    def on_task_complete(self, task: "asyncio.Task[None]") -> None:
-        super().on_task_complete(task)
-        self.loop.call_later(_LAST_SECONDS, self.transport.abort)
 
 
 class _Connection(H11Protocol):
