@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 FUZZ_SECONDS ?= 60
 TEST_PROCESSES ?= 2
 
-.PHONY: default setup demo check test acceptance-agents bench bench-chains quota-exactness chain-soak bench-gateway gateway-faults rotation soak fuzz corpus docs proto fix lock clean help
+.PHONY: default setup demo check test acceptance-agents bench bench-chains bench-runners quota-exactness chain-soak bench-gateway gateway-faults rotation soak fuzz corpus docs proto fix lock clean help
 
 default: check test
 
@@ -41,6 +41,10 @@ bench: setup  ## ratios against nginx (PEERS=1: more peers)
 
 bench-chains: setup  ## CPU time of chains beside a direct route, with quotas on SQLite and PostgreSQL
 	$(BIN)/python bench/chains.py
+
+bench-runners: setup  ## what a runner adds to each event, on both buses, and what one API process carries
+	$(BIN)/python -m bench.runner_lines
+	$(BIN)/python -m bench.runner_load
 
 quota-exactness: setup  ## 100 runs of 10 N requests on N places, one gateway and two, SQLite and PostgreSQL
 	$(BIN)/python bench/quota_exactness.py

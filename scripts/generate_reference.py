@@ -38,7 +38,8 @@ In the dialect's own error object: `{"error": {"message", "type", "param", "code
 """
 _ERRORS_TAIL = """
 An upstream's own status and body are passed on as they are, except that the bodies of 401 and 403 are replaced by
-`{"error":"unauthorized"}` and `{"error":"forbidden"}`: providers echo pieces of keys in them.
+`{"error":"unauthorized"}` and `{"error":"forbidden"}`: providers echo pieces of keys in them. A 403 of the
+gateway that a sandbox follows keeps its words: they say which model or route it is about.
 
 After the first byte of a response there are no statuses any more; see [streaming](../explanation/streaming.md).
 """

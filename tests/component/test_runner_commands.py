@@ -116,6 +116,7 @@ def test_a_runner_that_was_deleted_is_registered_anew(runner: Runner, rest: Scri
     assert json.loads((runner.directory / "runner.json").read_text())["runner_id"] == "77" * 16
 
 
+@pytest.mark.guarantee("S3")
 def test_models_registers_what_was_named_and_approves_it_here(
     runner: Runner, rest: ScriptedRest, server_url: str
 ) -> None:
@@ -135,6 +136,7 @@ def test_models_registers_what_was_named_and_approves_it_here(
     assert status == {"runner_id": RUNNER_ID, "name": "laptop", "gateway": rest.url, "models": [entry]}
 
 
+@pytest.mark.guarantee("S3")
 def test_without_a_terminal_and_a_flag_models_only_lists(runner: Runner, rest: ScriptedRest, server_url: str) -> None:
     runner.registered(rest)
     done = runner("models", "--url", server_url)
@@ -262,6 +264,7 @@ class Terminal:
         return self._process.wait(30)
 
 
+@pytest.mark.guarantee("S3")
 def test_on_a_terminal_nothing_is_approved_that_was_not_chosen(
     runner: Runner, rest: ScriptedRest, server_url: str
 ) -> None:

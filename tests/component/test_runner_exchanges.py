@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import openai
 import pytest
 import uvloop
 
@@ -44,6 +45,7 @@ async def stream(runner: Runner, lines: list[str], **last: Any) -> dict[str, Any
     return start
 
 
+@pytest.mark.guarantee("S5")
 def test_a_stream_passes_line_by_line_with_comments_kept_and_only_the_model_is_replaced() -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
@@ -114,7 +116,7 @@ def test_what_fails_early_keeps_its_status_and_tells_nothing_that_a_runner_wrote
         run(work)
 
 
-@pytest.mark.guarantee("N11")
+@pytest.mark.guarantee("N11", "S4")
 def test_a_runner_that_is_not_there_is_offline_at_once_and_one_that_leaves_ends_its_requests() -> None:
     async def work() -> None:
         async with bench() as made, asyncio.TaskGroup() as tasks:
@@ -130,6 +132,7 @@ def test_a_runner_that_is_not_there_is_offline_at_once_and_one_that_leaves_ends_
 
 
 @pytest.mark.limit("runner.active_requests")
+@pytest.mark.guarantee("S7")
 def test_the_fifth_request_at_once_is_told_that_the_runner_is_busy() -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
@@ -146,6 +149,7 @@ def test_the_fifth_request_at_once_is_told_that_the_runner_is_busy() -> None:
 
 @pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 413)])
 @pytest.mark.limit("runner.request_bytes")
+@pytest.mark.guarantee("S7")
 def test_a_request_of_the_largest_size_passes_and_a_byte_more_does_not(more: int, status: int) -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
@@ -160,7 +164,7 @@ def test_a_request_of_the_largest_size_passes_and_a_byte_more_does_not(more: int
     run(work)
 
 
-@pytest.mark.guarantee("N12")
+@pytest.mark.guarantee("N12", "S6")
 def test_a_mute_runner_costs_one_request_its_time_and_no_slot() -> None:
     async def work() -> None:
         async with bench(SHORT) as made, made.runner() as runner:
@@ -174,6 +178,7 @@ def test_a_mute_runner_costs_one_request_its_time_and_no_slot() -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.guarantee("S6")
 def test_a_client_that_leaves_before_the_first_frame_cancels(streams: bool) -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner:
@@ -187,7 +192,7 @@ def test_a_client_that_leaves_before_the_first_frame_cancels(streams: bool) -> N
     run(work)
 
 
-@pytest.mark.guarantee("N12")
+@pytest.mark.guarantee("N12", "S6")
 def test_a_client_that_leaves_in_the_middle_of_a_stream_cancels() -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner:
@@ -212,6 +217,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_stream_cancels() -> None:
         (None, "runner_proxy_timeout"),
     ],
 )
+@pytest.mark.guarantee("S5")
 def test_a_stream_that_ends_without_done_ends_in_one_error_event(second: dict[str, Any] | None, told_of: str) -> None:
     async def work() -> None:
         async with bench(SHORT) as made, made.runner() as runner:
@@ -230,6 +236,23 @@ def test_a_stream_that_ends_without_done_ends_in_one_error_event(second: dict[st
     run(work)
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_model_that_is_too_slow_is_an_sdks_504_and_the_sdk_does_not_make_it_begin_anew(streams: bool) -> None:
+    async def work() -> None:
+        async with bench(SHORT) as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
+            client = openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{made.data}/v1", api_key="unused")
+            async with client:
+                with pytest.raises(openai.InternalServerError, match="did not answer in time") as caught:
+                    await client.chat.completions.create(model="alias", messages=[], stream=streams)
+            assert (caught.value.status_code, caught.value.code) == (504, "runner_proxy_timeout")
+            assert [(await runner.receive())["operation"] for _ in range(2)] == ["start", "cancel"]
+            asked = tasks.create_task(made.ask())  # what comes next is this one's
+            await runner.answer(await runner.receive(), '{"id":"next"}', done=True)
+            assert (await asked).body == b'{"id":"next"}'
+
+    run(work)
+
+
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/embeddings", "/v1/messages", "/v1/completions"])
 def test_other_dialects_are_refused_and_reach_no_runner(path: str) -> None:
     async def work() -> None:
@@ -243,6 +266,7 @@ def test_other_dialects_are_refused_and_reach_no_runner(path: str) -> None:
     run(work)
 
 
+@pytest.mark.guarantee("S6")
 def test_a_slot_that_a_dead_process_held_is_freed() -> None:
     async def work() -> None:
         async with bench(SHORT) as made, made.runner() as runner:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -16,8 +17,21 @@ from pointsman.core.limits import DEFAULT_RUNNER_LIMITS, RunnerLimits
 from tests.component.test_runner_exchanges import run
 from tests.support.hostile_runner import ACTS, EVIL, GREETINGS
 from tests.support.loop_watch import LoopWatch
-from tests.support.runner_bench import ACCOUNT, OTHER, RUNNER, TOKEN, Bench, Runner, Told, bench, until
+from tests.support.runner_bench import (
+    ACCOUNT,
+    MODEL,
+    OTHER,
+    OTHER_MODEL,
+    RUNNER,
+    TOKEN,
+    Bench,
+    Runner,
+    Told,
+    bench,
+    until,
+)
 
+_MODELS = {"alias": MODEL, "other": OTHER_MODEL}
 _IMPATIENT = replace(DEFAULT_RUNNER_LIMITS, idle_seconds=2.0)
 _LISTENING = replace(DEFAULT_RUNNER_LIMITS, silence_seconds=1.5)
 
@@ -191,7 +205,7 @@ TABLE: dict[str, Row] = {
     "a flood of pings whose echo is not read": ends(),
     "a flood of heartbeats": FINE,
     "a flood of large frames": FINE,
-    "a trickle": ends(why=OFFLINE, limits=_LISTENING),
+    "a trickle": ends(4002, OFFLINE, limits=_LISTENING),
     "mute": Row(504, "runner_proxy_timeout", limits=_IMPATIENT),
     "mute after three": cut("runner_proxy_timeout", limits=_IMPATIENT),
     "content with done": cut("upstream read error"),
@@ -221,7 +235,8 @@ def test_a_hostile_runner_costs_its_own_client_a_bounded_error_and_nobody_else_a
     row = TABLE[act]
 
     async def work() -> None:
-        async with bench(row.limits) as made, _beside(made) as others:
+        log = io.StringIO()
+        async with bench(row.limits, None, _MODELS, log) as made, _beside(made) as others:
             async with hostile.playing(made.control, act, closes=row.closes is not None) as found, watched() as watch:
                 await until(lambda: made.active == 0)
                 answer = await made.ask(stream=row.streams)
@@ -233,7 +248,7 @@ def test_a_hostile_runner_costs_its_own_client_a_bounded_error_and_nobody_else_a
             assert found["closed"] == row.closes
             assert act not in HEAVY or watch.percentile_ms(0.99) < _LAG_MS
             assert {told(each) for each in others} == {(200, "")}
-            assert EVIL not in f"{answer} {made.log.getvalue()} {made.said}"
+            assert EVIL not in f"{answer} {log.getvalue()} {made.said}"
 
     run(work)
 
@@ -246,8 +261,9 @@ def test_every_act_has_its_row() -> None:
 @pytest.mark.parametrize("greeting", GREETINGS)
 def test_who_does_not_say_hello_as_it_should_gets_no_line(hostile: Program, greeting: str) -> None:
     async def work() -> None:
+        log = io.StringIO()
         limits = _LISTENING if greeting == "half a hello" else DEFAULT_RUNNER_LIMITS
-        async with bench(limits) as made, _beside(made) as others:
+        async with bench(limits, None, _MODELS, log) as made, _beside(made) as others:
             async with hostile.playing(made.control, greeting, closes=True) as found:
                 await until(lambda: len(others) > 1)
                 assert told(await made.ask()) == (503, OFFLINE)
@@ -255,6 +271,6 @@ def test_who_does_not_say_hello_as_it_should_gets_no_line(hostile: Program, gree
             assert found == {"closed": 1009 if "72 KiB" in greeting else 1008, "operations": []}
             assert f"runner {RUNNER} of {ACCOUNT} is connected" not in made.said
             assert {told(each) for each in others} == {(200, "")}
-            assert EVIL not in f"{made.log.getvalue()} {made.said}"
+            assert EVIL not in f"{log.getvalue()} {made.said}"
 
     run(work)

@@ -39,7 +39,7 @@ def limited(**seconds: float) -> RunnerLimits:
 @contextlib.asynccontextmanager
 async def whole_way(server: ModelServer, directory: Path) -> AsyncIterator[Bench]:
     """A gateway, and the real runner beside a model's server."""
-    async with bench(model=replace(MODEL, base_url=server.url)) as made:
+    async with bench(models={"alias": replace(MODEL, base_url=server.url)}) as made:
         state = RunnerState(RUNNER, "laptop", Secret(TOKEN), GatewayAddress("127.0.0.1", made.control))
         approve(directory / FILE_NAME, ApprovedModel("model-1", parse_runner_endpoint(server.url), "qwen:7b"))
         said: list[str] = []

@@ -1,6 +1,9 @@
 """Routes that the gateway executes itself: what a sandbox sends to it, and what of its answer the agent sees."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from pointsman.core.secret import Secret
 from pointsman.rpc.gen import inference_pb2
@@ -68,6 +71,30 @@ def test_what_our_own_gateway_says_of_its_answer_reaches_the_agent_once(upstream
         (b"x-pointsman-request-id", b"theirs"),
         (b"x-pointsman-route", b"fast"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "body"),
+    [
+        (b"403 Forbidden", OURS, b'{"error":{"code":"runner_model_not_allowed"}}'),
+        (b"403 Forbidden", b"", b'{"error": "forbidden"}'),  # a proxy's before the gateway
+        (b"401 Unauthorized", OURS, b'{"error": "unauthorized"}'),
+    ],
+)
+def test_a_403_of_our_own_gateway_keeps_its_words(
+    upstream: Upstream, tmp_path: Path, status: bytes, fields: bytes, body: bytes
+) -> None:
+    said = b'{"error":{"code":"runner_model_not_allowed"}}'
+    with ScriptedGateway(own_gateway(upstream.url)) as gateway, Follower(gateway, tmp_path) as follower:
+        follower.poll()
+        with follower.door.tunnel() as client:
+            client.send(post())
+            peer = upstream.accept()
+            peer.request()
+            peer.send(b"HTTP/1.1 %b\r\n%bContent-Length: %d\r\n\r\n%b" % (status, fields, len(said), said))
+            answer = client.answer()
+    assert answer.status == int(status[:3])
+    assert json.loads(answer.body) == json.loads(body)
 
 
 def test_a_provider_is_told_of_no_hop_and_believed_nothing(upstream: Upstream) -> None:

@@ -15,6 +15,7 @@ import uvloop
 
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from pointsman.core.model_table import Entry, ModelAccess, ModelTable
+from pointsman.core.reach import ONLY_PUBLIC
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations_record import OperationJournal
 from pointsman.gateway.data_listener import DataListener, Served
@@ -51,6 +52,7 @@ class DataDoor:
         self.is_open = True
         self.ledger: QuotaLedger = MemoryLedger()
         self.stages = NO_STAGES
+        self.reach = ONLY_PUBLIC
         self.watched: WatchedPaths | None = None
         self.keys: dict[bytes, Entry] = {}
         self.mark = b""
@@ -82,7 +84,9 @@ class DataDoor:
         self.log = OperationLog(lines=self._lines, wall_clock=time.time)
         models = Models(self._access, time.time, is_open=self.is_open, mark=self.mark)
         self.journal = OperationJournal(self._told, wall_clock=time.time, clock=self.clock)
-        served = Served(models, self.ledger, journal=self.journal, stages=self.stages, watched=self.watched)
+        served = Served(
+            models, self.ledger, journal=self.journal, stages=self.stages, watched=self.watched, reach=self.reach
+        )
         self.listener = DataListener(self.log, self._is_healthy, served, limits=self._limits, clock=self.clock)
         await self.listener.serve(self._socket, self._context)
 

@@ -1,6 +1,7 @@
-"""Runs a real llama.cpp HTTP server on loopback: `python -m tests.support.llama_server`.
+"""Runs a real llama.cpp HTTP server on loopback: `python -m tests.support.llama_server [NAME [TEMPLATE]]`.
 
-It is the upstream that nobody here wrote. Prints its port when it listens; ends when its standard input does.
+It is the upstream that nobody here wrote. Prints its port when it listens; ends when its standard input does. NAME is
+what it calls its model, which is its path otherwise; TEMPLATE a file with a template of conversations.
 """
 
 import importlib.util
@@ -33,6 +34,10 @@ def main() -> None:
     params.cache_ram_mib = 0
     params.verbosity = 0
     params.warmup = False
+    if sys.argv[1:]:
+        params.model_alias = {sys.argv[1]}
+    if sys.argv[2:]:
+        params.chat_template = Path(sys.argv[2]).read_text()
     server = xllamacpp.Server(params)
     print(port, flush=True)
     sys.stdin.read()

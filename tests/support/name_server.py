@@ -4,24 +4,39 @@ The process alone sees it, by a resolv.conf mounted over the machine's, so every
 along is caught, not only the one that the code is known to use. Prints one JSON object.
 """
 
+import asyncio
 import fcntl
 import json
+import os
+import select
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from pointsman.core.ai_model import DIRECT, AiModel
+from pointsman.core.model_table import ModelTable
+from pointsman.core.reach import ONLY_PUBLIC
+from pointsman.gateway.direct_endpoint import DirectEndpoints
+from pointsman.routing.registered_models import direct_candidate
+from tests.support.data_door import DataDoor
 from tests.support.door import Door, candidate
 from tests.support.probing import refused, resolved, run
 from tests.support.raw_client import post
 from tests.support.upstream import Upstream
 
 METADATA = "169.254.169.254"
+PUBLIC = "93.184.215.14"
+MAPPED = "::ffff:127.0.0.1"
+SILENT = "silent.example"
+"""A name whose server never answers: a look-up takes 10 s."""
 _SIOCSIFFLAGS, _SIOCGIFFLAGS, _SIOCSIFADDR, _IFF_UP = 0x8914, 0x8913, 0x8916, 1
 _A, _AAAA = 1, 28
 
@@ -41,6 +56,7 @@ class NameServer:
         self._answers: dict[str, Iterator[list[str]]] = {
             name: iter([*lists, *[lists[-1]] * 100]) for name, lists in answers.items()
         }
+        self._now: dict[str, list[str]] = {}
         self.asked: list[str] = []
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._sock.bind(("127.0.0.1", 53))
@@ -55,11 +71,16 @@ class NameServer:
                 at += 1 + query[at]
             name, question = ".".join(labels).lower(), query[12 : at + 5]
             self.asked.append(name)
-            addresses = []
-            if question[-4:-2] == struct.pack(">H", _A) and name in self._answers:
-                addresses = next(self._answers[name])
+            if name == SILENT:
+                continue
+            (kind,) = struct.unpack(">H", question[-4:-2])
+            if kind == _A and name in self._answers:  # of a look-up's two questions it comes first
+                self._now[name] = next(self._answers[name])
+            family, size = (socket.AF_INET6, 16) if kind == _AAAA else (socket.AF_INET, 4)
+            addresses = [each for each in self._now.get(name, ()) if (":" in each) == (kind == _AAAA)]
             records = b"".join(
-                struct.pack(">HHHIH4s", 0xC00C, _A, 1, 0, 4, socket.inet_aton(address)) for address in addresses
+                struct.pack(">HHHIH", 0xC00C, kind, 1, 0, size) + socket.inet_pton(family, address)
+                for address in addresses
             )
             head = query[:2] + struct.pack(">HHHHH", 0x8180, 1, len(addresses), 0, 0)
             self._sock.sendto(head + question + records, client)
@@ -102,14 +123,7 @@ def rebind(names: NameServer) -> dict[str, Any]:
                         else:
                             host = ""
                         seen.append([client.answer().status, host.partition(":")[0]])
-            dialled = 0
-            for listener in (twin, forbidden):
-                listener.settimeout(0.05)
-                try:
-                    listener.accept()[0].close()
-                    dialled += 1
-                except TimeoutError:
-                    pass
+            dialled = sum(was_dialled(listener) for listener in (twin, forbidden))
     return {"seen": seen, "metadata connections": dialled, "asked": sorted(set(names.asked))}
 
 
@@ -125,10 +139,75 @@ def probe(names: NameServer) -> dict[str, Any]:
     return {"text": text, "dialled": True}
 
 
+def confine(names: NameServer) -> dict[str, Any]:
+    """A direct model's name: public when the model is made and when it is called first, then this machine, a metadata
+    address, an IPv4 address in IPv6 dress, and public again."""
+    with (
+        Upstream(address=(PUBLIC, 0)) as good,
+        socket.create_server(("127.0.0.1", good.port)) as loopback,
+        socket.create_server((METADATA, good.port)) as metadata,
+    ):
+        url = asyncio.run(DirectEndpoints(ONLY_PUBLIC).checked(f"http://rebound.example:{good.port}"))
+        model = direct_candidate(AiModel("0" * 32, "default", "M", "mine", DIRECT, None, url, "real", 0.0))
+        statuses = []
+        with DataDoor(table=ModelTable({"mine": model})) as data:
+            for reached in (True, False, False, False, True):
+                with data.connect() as client:
+                    client.send(post(b'{"model":"mine"}'))
+                    if reached:
+                        peer = good.accept()
+                        peer.request()
+                        peer.respond(fields=b"Connection: close\r\n")
+                    statuses.append(client.answer().status)
+            lines = [line for line in data.logged().splitlines() if " upstream_failed " in line]
+        dialled = sum(was_dialled(each) for each in (loopback, metadata))
+    made = url.removesuffix(f":{good.port}")
+    return {
+        "made": made,
+        "statuses": statuses,
+        "reasons": [line.partition(" reason=")[2] for line in lines],
+        "dialled inside": dialled,
+        "asked": names.asked,
+    }
+
+
+def wait_for_silence(names: NameServer) -> dict[str, Any]:
+    """Far more calls of a direct model whose name is never answered than there are threads for names, then one of an
+    operator's provider whose name is."""
+    with Upstream(address=(PUBLIC, 0)) as good:
+        model = AiModel("0" * 32, "default", "M", "mine", DIRECT, None, f"http://{SILENT}", "real", 0.0)
+        ours = candidate(f"http://public.example:{good.port}/v1", route="ours")
+        table = ModelTable({"mine": direct_candidate(model), "ours": ours})
+        with DataDoor(table=table) as data, ExitStack() as stack:
+            waiting = [stack.enter_context(data.connect()) for _ in range(16)]
+            for client in waiting:
+                client.send(post(b'{"model":"mine"}'))
+            while names.asked.count(SILENT) < 8:  # two questions for each of four threads
+                time.sleep(0.005)
+            with data.connect() as client:
+                client.send(post(b'{"model":"ours"}'))
+                peer = good.accept()
+                peer.request()
+                peer.respond(fields=b"Connection: close\r\n")
+                status = client.answer().status
+            answered, _, _ = select.select([client.sock for client in waiting], [], [], 0)
+    return {"status": status, "answered": len(answered)}
+
+
+def was_dialled(listener: socket.socket) -> bool:
+    listener.settimeout(0.05)
+    try:
+        listener.accept()[0].close()
+    except TimeoutError:
+        return False
+    return True
+
+
 def main() -> None:
     scenario, arguments = sys.argv[1], json.loads(sys.argv[2])
     bring_up("lo")
     bring_up("lo:1", METADATA)
+    bring_up("lo:2", PUBLIC)
     with tempfile.TemporaryDirectory() as directory:
         for path, text in (
             ("/etc/resolv.conf", "nameserver 127.0.0.1\n"),
@@ -143,18 +222,25 @@ def main() -> None:
                 "flips.example": [["127.0.0.1"], [METADATA]],
                 "mixed.example": [[METADATA, "127.0.0.1", METADATA]],
                 "metadata.example": [[METADATA]],
+                "public.example": [[PUBLIC]],
+                "rebound.example": [[PUBLIC], [PUBLIC], ["127.0.0.1"], [METADATA], [MAPPED], [PUBLIC]],
             }
         )
         match scenario:
             case "door":
                 result = count_door_queries(names, arguments)
+            case "confined":
+                result = confine(names)
+            case "silent":
+                result = wait_for_silence(names)
             case "probe":
                 result = probe(names)
             case _:
                 result = rebind(names)
         for path in ("/etc/resolv.conf", "/etc/nsswitch.conf"):
             subprocess.run(["umount", path], check=False, stderr=subprocess.DEVNULL)
-    print(json.dumps(result))
+    print(json.dumps(result), flush=True)
+    os._exit(0)  # threads may still wait for an answer to a name
 
 
 def in_own_network(scenario: str, arguments: list[str]) -> dict[str, Any]:

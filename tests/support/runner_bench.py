@@ -6,9 +6,10 @@ import io
 import json
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TextIO
 
 from fastapi import FastAPI
 from websockets.asyncio.client import ClientConnection, connect
@@ -22,9 +23,10 @@ from pointsman.core.model_table import ModelAccess, ModelTable
 from pointsman.core.runner_model import RunnerModel
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener, Served
-from pointsman.gateway.rest.runner_socket import add_runner_socket
+from pointsman.gateway.rest.runner_socket import Authenticate, add_runner_socket
 from pointsman.gateway.rest.server import ControlServer
-from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
+from pointsman.gateway.runner_hub import RunnerHub
+from pointsman.gateway.runner_identity import RunnerIdentity
 from pointsman.proxy.background import running
 from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
@@ -92,8 +94,6 @@ class Bench:
     said: list[str] = field(default_factory=list)
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
     """Of all clients, closed in the end."""
-    log: io.StringIO = field(default_factory=io.StringIO)
-    """The operation log of the data listener."""
 
     @contextlib.asynccontextmanager
     async def runner(
@@ -147,31 +147,41 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def authenticate(runner_id: str, token: str) -> RunnerIdentity | None:
-    return RunnerIdentity(ACCOUNT, runner_id) if token == TOKEN and runner_id in (RUNNER, OTHER) else None
-
-
 async def _healthy() -> bool:
     return True
 
 
 @contextlib.asynccontextmanager
 async def bench(
-    limits: RunnerLimits = DEFAULT_RUNNER_LIMITS, buses: tuple[Bus, Bus] | None = None, model: RunnerModel = MODEL
+    limits: RunnerLimits = DEFAULT_RUNNER_LIMITS,
+    buses: tuple[Bus, Bus] | None = None,
+    models: Mapping[str, RunnerModel] = MappingProxyType({"alias": MODEL}),
+    lines: TextIO | None = None,
+    *,
+    hub_clock: Callable[[], float] = time.time,
+    admit: Authenticate | None = None,
 ) -> AsyncIterator[Bench]:
-    """Everything listens. `buses`: the data side's and the hub's. `model` is what `alias` leads to."""
+    """Everything listens. `buses`: the data side's and the hub's; `models`, by alias, name the runners that there are.
+
+    `lines` gets the operation log.
+    """
     said: list[str] = []
+    runners = {model.runner_id for model in models.values()}
+
+    async def authenticate(runner_id: str, token: str) -> RunnerIdentity | None:
+        return RunnerIdentity(ACCOUNT, runner_id) if token == TOKEN and runner_id in runners else None
+
     asking, serving = buses or (MemoryBus(said.append),) * 2
-    hub = RunnerHub(serving, said.append, time.time, limits)
+    hub = RunnerHub(serving, said.append, hub_clock, limits)
     api = FastAPI(openapi_url=None)
-    add_runner_socket(api, hub, authenticate)
+    add_runner_socket(api, hub, admit or authenticate)
     control, data = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
     made = Bench(hub, control.getsockname()[1], data.getsockname()[1], said)
     server = ControlServer(api, control)
-    access = ModelAccess({"default": ModelTable({"alias": model, "other": OTHER_MODEL})})
-    models = Models(lambda: access, time.time, is_open=True)
-    log = OperationLog(lines=made.log, wall_clock=time.time)
-    served = Served(models, MemoryLedger(), runner_bus=asking, runner_limits=limits)
+    access = ModelAccess({"default": ModelTable(models)})
+    reception = Models(lambda: access, time.time, is_open=True)
+    log = OperationLog(lines=lines or io.StringIO(), wall_clock=time.time)
+    served = Served(reception, MemoryLedger(), runner_bus=asking, runner_limits=limits)
     listener = DataListener(log, _healthy, served)
     async with running(server.serve(), "control"):
         await listener.serve(data, None)

@@ -96,13 +96,13 @@ class UpstreamPeer:
 class Upstream:
     """Listens; the test accepts."""
 
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, context: ssl.SSLContext | None = None, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+        self._listener = socket.create_server(address)
         self._listener.settimeout(10)
         self._context = context
         self._peers: list[UpstreamPeer] = []
-        port = self._listener.getsockname()[1]
-        self.url = f"{'https' if context else 'http'}://{'localhost' if context else '127.0.0.1'}:{port}/v1"
+        self.port: int = self._listener.getsockname()[1]
+        self.url = f"{'https' if context else 'http'}://{'localhost' if context else address[0]}:{self.port}/v1"
 
     def accept(self, seconds: float = 10) -> UpstreamPeer:
         self._listener.settimeout(seconds)

@@ -54,6 +54,9 @@ class Bus(Protocol):
         Raises BusUnavailable. Of several who serve one subject every one is asked, and the first answer counts.
         """
 
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called each time the line to the others was lost: whoever asked over it waits no more."""
+
     async def close(self) -> None:
         """Let go; requests that are under way raise BusUnavailable."""
 

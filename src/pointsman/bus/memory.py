@@ -5,7 +5,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from pointsman.bus.interface import MAX_PAYLOAD_BYTES, BusUnavailable, Handler, NoReply, NoResponder
+from pointsman.bus.answer import Answer, answered, settle
+from pointsman.bus.interface import MAX_PAYLOAD_BYTES, BusUnavailable, Handler, NoResponder
 
 
 class MemoryBus:
@@ -15,7 +16,7 @@ class MemoryBus:
         self._say = say
         self._handlers: dict[str, list[Handler]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._waiting: set[asyncio.Future[bytes]] = set()
+        self._waiting: set[Answer] = set()
         self._closed = False
 
     async def request(self, subject: str, payload: bytes, timeout_seconds: float) -> bytes:
@@ -23,15 +24,12 @@ class MemoryBus:
         handlers = self._takers(subject, payload)
         if not handlers:
             raise NoResponder(f"nobody serves {subject}")
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        answer: Answer = asyncio.get_running_loop().create_future()
         self._waiting.add(answer)
         try:
             for handler in handlers:
                 self._start(self._answer(subject, handler, payload, answer))
-            async with asyncio.timeout(timeout_seconds):
-                return await answer
-        except TimeoutError:
-            raise NoReply(f"no answer on {subject} within {timeout_seconds:g} s") from None
+            return await answered(answer, subject, timeout_seconds)
         finally:
             self._waiting.discard(answer)
 
@@ -47,9 +45,7 @@ class MemoryBus:
             raise BusUnavailable(f"a message of {len(payload)} bytes; the bus carries {MAX_PAYLOAD_BYTES}")
         return tuple(self._handlers.get(subject, ()))
 
-    async def _answer(
-        self, subject: str, handler: Handler, payload: bytes, answer: "asyncio.Future[bytes] | None"
-    ) -> None:
+    async def _answer(self, subject: str, handler: Handler, payload: bytes, answer: Answer | None) -> None:
         try:
             given = await handler(payload)
             if len(given) > MAX_PAYLOAD_BYTES:
@@ -57,8 +53,8 @@ class MemoryBus:
         except Exception as error:
             self._say(f"bus: whoever serves {subject} failed: {type(error).__name__}")
             return
-        if answer is not None and not answer.done():
-            answer.set_result(given)
+        if answer is not None:
+            settle(answer, given)
 
     def _start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -72,12 +68,14 @@ class MemoryBus:
         self._handlers.setdefault(subject, []).append(handler)
         return MemorySubscription(self._handlers, subject, handler)
 
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """See Bus. There is no line to lose."""
+
     async def close(self) -> None:
         """See Bus."""
         self._closed = True
         for answer in self._waiting:
-            if not answer.done():
-                answer.set_exception(BusUnavailable("the bus was closed"))
+            settle(answer, BusUnavailable("the bus was closed"))
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

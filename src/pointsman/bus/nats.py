@@ -13,8 +13,9 @@ from typing import Any
 from nats import errors
 from nats.aio.msg import Msg
 
-from pointsman.bus.interface import MAX_PAYLOAD_BYTES, BusUnavailable, Handler, NoReply, NoResponder
+from pointsman.bus.interface import MAX_PAYLOAD_BYTES, BusUnavailable, Handler
 from pointsman.bus.nats_client import BrokerClient, BusMisconfigured, connected
+from pointsman.bus.nats_replies import Replies
 from pointsman.core.broker import Broker, parse_broker
 from pointsman.core.secret import Secret
 
@@ -66,11 +67,14 @@ class NatsBus:
         self._say = say
         self._tls = tls
         self._client: BrokerClient | None = None
+        self._replies: Replies
+        """Of the client, from the first one on."""
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lost.set_result(None)
         self._subscriptions: list[NatsSubscription] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._keeper: asyncio.Task[None] | None = None
+        self._told_of_loss: list[Callable[[], None]] = []
         self._closed = False
 
     async def open(self, *, may_be_away: bool = False) -> None:
@@ -88,35 +92,22 @@ class NatsBus:
 
     async def request(self, subject: str, payload: bytes, timeout_seconds: float) -> bytes:
         """See Bus."""
-        client, lost = self._line(payload)
-        asked = self.start(client.request(subject, payload, timeout_seconds))
+        self._line(payload)
         try:
-            await asyncio.wait((asked, lost), timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done() or asked.cancelled():
-                if lost.done():
-                    raise BusUnavailable("the NATS server was lost while an answer was waited for")
-                raise NoReply(f"no answer on {subject} within {timeout_seconds:g} s")
-            data: bytes = asked.result().data
-            return data
-        except errors.NoRespondersError:
-            raise NoResponder(f"nobody serves {subject}") from None
-        except errors.TimeoutError:
-            raise NoReply(f"no answer on {subject} within {timeout_seconds:g} s") from None
+            return await self._replies.ask(subject, payload, timeout_seconds)
         except (errors.Error, OSError) as error:
             raise BusUnavailable(f"the NATS server cannot be asked: {type(error).__name__}") from None
-        finally:
-            asked.cancel()
 
     async def publish(self, subject: str, payload: bytes) -> None:
         """See Bus."""
-        client, _ = self._line(payload)
+        client = self._line(payload)
         try:
             async with asyncio.timeout(_PUBLISH_SECONDS):
                 await client.publish(subject, payload)
         except (errors.Error, OSError, TimeoutError) as error:
             raise BusUnavailable(f"the NATS server does not take a message: {type(error).__name__}") from None
 
-    def _line(self, payload: bytes) -> "tuple[BrokerClient, asyncio.Future[None]]":
+    def _line(self, payload: bytes) -> BrokerClient:
         client = self._client
         if self._closed or client is None or not client.is_connected:
             raise BusUnavailable("the bus is closed" if self._closed else "the NATS server is not connected")
@@ -124,11 +115,11 @@ class NatsBus:
             raise BusUnavailable(f"a message of {len(payload)} bytes; the bus carries {MAX_PAYLOAD_BYTES}")
         if client.pending_data_size > _UNSENT_BYTES:
             raise BusUnavailable("the NATS server does not read what it is sent")
-        return client, self._lost
+        return client
 
     async def serve(self, subject: str, handler: Handler) -> NatsSubscription:
         """See Bus."""
-        client, _ = self._line(b"")
+        client = self._line(b"")
         subscription = NatsSubscription(self, subject, handler)
         try:
             await subscription.begin(client)
@@ -137,6 +128,10 @@ class NatsBus:
             raise BusUnavailable(f"the NATS server does not take a subject: {type(error).__name__}") from None
         self._subscriptions.append(subscription)
         return subscription
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """See Bus."""
+        self._told_of_loss.append(tell)
 
     def forget(self, subscription: NatsSubscription) -> None:
         """It is served no longer."""
@@ -176,7 +171,9 @@ class NatsBus:
                 lost.set_result(None)
 
         client = await connected(self._broker, self._tls, set_lost, self._failed)
+        replies = Replies(client)
         try:
+            await replies.begin()
             for subscription in tuple(self._subscriptions):
                 await subscription.begin(client)
         except BaseException as error:
@@ -184,7 +181,8 @@ class NatsBus:
             if isinstance(error, errors.Error | OSError):
                 raise BusUnavailable(f"the NATS server does not take a subject: {type(error).__name__}") from None
             raise
-        self._client, self._lost = client, lost
+        lost.add_done_callback(lambda _: replies.lose())
+        self._client, self._replies, self._lost = client, replies, lost
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, errors.SlowConsumerError):
@@ -196,6 +194,8 @@ class NatsBus:
                 await self._watch(self._client)
                 self._say(f"bus: the NATS server at {self._broker.told} was lost")
                 await self._let_go()
+                for tell in self._told_of_loss:
+                    tell()
             await self._connect_again()
             self._say(f"bus: the NATS server at {self._broker.told} is connected again")
 

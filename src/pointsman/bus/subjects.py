@@ -4,6 +4,8 @@ from hashlib import sha256
 
 from pointsman.bus.interface import subject_of
 
+LINES, LIVES = "lines", "live"
+"""Beside a runner's subject: whoever holds its line is told of others there, or asked whether a request lives on it."""
 _ACCOUNT_CHARACTERS = 32
 
 

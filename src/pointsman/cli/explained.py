@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         ExplainedDenial,
         ExplainedQuota,
         ExplainedRewrite,
+        ExplainedRunner,
         Explanation,
     )
 
@@ -30,6 +31,7 @@ _REASONS = {
     "auth_error": "no key",
     "no_model": "no model of its own, and the request names none",
     "unresolvable": "its record leads nowhere",
+    "runner_offline": "its runner is not connected",
 }
 
 
@@ -59,10 +61,19 @@ def _facts(made: "Explanation") -> list[str]:
     kind = f"{made.kind} route {made.route}{version}"
     if made.strategy:
         kind += f", {made.strategy}"
-    times = f"waits: {made.chunk_idle_secs:g} s between two pieces of an answer"
+    times = f"{made.chunk_idle_secs:g} s between two pieces of an answer"
     if made.request_timeout_secs:
-        times = f"waits: {made.request_timeout_secs:g} s for an answer to begin, then {times.removeprefix('waits: ')}"
-    return [told(f"{kind}; called by the {made.runs}, as {made.protocol}"), times]
+        times = f"{made.request_timeout_secs:g} s for an answer to begin, then {times}"
+    if made.total_secs:
+        begins = made.candidates[0].header_secs if made.candidates else made.chunk_idle_secs
+        times = f"{begins:g} s for an answer to begin, {times}, {made.total_secs:g} s in all"
+    facts = [told(f"{kind}; called by the {made.runs}, as {made.protocol}"), f"waits: {times}"]
+    return [*facts, *(told(_line_of(each.runner)) for each in made.candidates if each.HasField("runner"))]
+
+
+def _line_of(runner: "ExplainedRunner") -> str:
+    state = "connected" if runner.connected else "not connected"
+    return f"asked through runner {runner.name}, which is {state}, once: no other attempt, and nobody else after it"
 
 
 def _denied(denial: "ExplainedDenial") -> list[str]:
@@ -116,12 +127,14 @@ def _notes(candidate: "ExplainedCandidate") -> list[str]:
 def _header_lines(made: "Explanation") -> list[str]:
     """Once for all candidates that treat headers alike."""
     groups: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    lines: list[str] = []
     for each in made.candidates:
-        if each.place and each.rewrite.headers_set:  # to a mock, nothing is sent
+        if each.HasField("runner"):
+            lines += ["", f"Headers for {told(each.provider_name)}: none is passed on"]
+        elif each.place and each.rewrite.headers_set:  # to a mock, nothing is sent
             rewrite = each.rewrite
             rules = (rewrite.headers_kept, rewrite.headers_set, rewrite.headers_default, rewrite.headers_dropped)
             groups.setdefault(tuple(map(tuple, rules)), []).append(each.provider_name or each.endpoint)
-    lines: list[str] = []
     for (kept, ours, defaults, dropped), names in groups.items():
         lines += ["", f"Headers for {told(', '.join(names))}:", f"  passed on: {told(', '.join(kept))}"]
         lines.append(f"  set by Pointsman: {told(', '.join(ours))}")
@@ -146,6 +159,7 @@ def explanation_json(made: "Explanation") -> dict[str, Any]:
         "strategy": made.strategy,
         "request_timeout_seconds": made.request_timeout_secs,
         "chunk_idle_seconds": made.chunk_idle_secs,
+        "total_seconds": made.total_secs,
         "tried": made.tried,
         "denial": _denial_json(made.denial) if made.HasField("denial") else None,
         "candidates": [_candidate_json(each) for each in made.candidates],
@@ -184,7 +198,12 @@ def _candidate_json(candidate: "ExplainedCandidate") -> dict[str, Any]:
         "quota": _quota_json(candidate.quota) if candidate.HasField("quota") else None,
         "rewrite": _rewrite_json(candidate.rewrite) if candidate.HasField("rewrite") else None,
         "header_seconds": candidate.header_secs,
+        "runner": _runner_json(candidate.runner) if candidate.HasField("runner") else None,
     }
+
+
+def _runner_json(runner: "ExplainedRunner") -> dict[str, Any]:
+    return {"id": runner.id, "name": runner.name, "connected": runner.connected}
 
 
 def _quota_json(quota: "ExplainedQuota") -> dict[str, Any]:

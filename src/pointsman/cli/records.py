@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 from pointsman.cli.show import block, heading, moment, told
 from pointsman.cli.table import table
 from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
+from pointsman.core.limits import DEFAULT_LIMITS, DEFAULT_RUNNER_LIMITS
 from pointsman.core.provider import REDACTED
-from pointsman.core.route import ALIAS, CHAIN, DEFAULT_REQUEST_TIMEOUT_SECONDS, DEFAULT_TIMEOUT_SECONDS
+from pointsman.core.route import ALIAS, CHAIN, DEFAULT_REQUEST_TIMEOUT_SECONDS, DEFAULT_TIMEOUT_SECONDS, MODEL, RUNNER
 
 if TYPE_CHECKING:
     from pointsman.rpc.gen.control_pb2 import Account, Key, Route, RouteChange, SandboxToken
     from pointsman.rpc.gen.datamodel_pb2 import Provider
+    from pointsman.rpc.gen.inference_pb2 import ValidatedEndpoint
 
 _PROVIDER_HEAD = ("NAME", "TYPE", "CREDENTIAL_KEYS", "CONFIG_KEYS", "SOURCE")
 _ROUTE_HEAD = ("NAME", "KIND", "PROVIDER", "MODEL", "TIMEOUT", "VERSION", "SOURCE", "PROBLEM")
@@ -19,6 +21,7 @@ _TOKEN_HEAD = ("NAME", "STATE", "ROUTE", "CREATED", "EXPIRES")
 _KEY_HEAD = ("NAME", "STATE", "PERMISSIONS", "ROUTES", "CREATED", "EXPIRES")
 _ACCOUNT_HEAD = ("NAME", "CREATED")
 NOT_CONFIGURED = "  Not configured"
+_RUNNERS = "runner:"
 _NOUNS = {INFERENCE_LOCAL: "Gateway inference", SANDBOX_SYSTEM: "System inference"}
 
 
@@ -87,9 +90,13 @@ def _seconds(given: int, default: int) -> str:
 
 
 def _timeout(route: "Route") -> str:
-    """What bounds the wait for an answer to begin; an alias has what it leads to has."""
+    """What bounds the wait for an answer to begin, of a runner's model also the whole; an alias has none of its own."""
     if route.kind == ALIAS:
         return "-"
+    if route.kind == MODEL:
+        return f"{DEFAULT_LIMITS.response_header_seconds:g}s"
+    if route.kind == RUNNER:
+        return f"{DEFAULT_RUNNER_LIMITS.idle_seconds:g}s, {DEFAULT_RUNNER_LIMITS.lifetime_seconds:g}s in all"
     if route.kind == CHAIN:
         return _seconds(route.request_timeout_secs, DEFAULT_REQUEST_TIMEOUT_SECONDS)
     return timeout_words(route.timeout_secs)
@@ -99,10 +106,16 @@ def change_lines(change: "RouteChange", done: str) -> list[str]:
     """What a route is after a change; `done` says which change."""
     route = change.route
     lines = block(f"{noun(route.name)} {done}:", (("Route", route.name), *_route_pairs(route)))
-    if change.verified:
+    if change.validated_endpoints:  # of a model file nothing is asked
         lines += ["  Validated Endpoints:"]
-        lines += [f"    - {told(each.url)} ({told(each.protocol)})" for each in change.validated_endpoints]
+        lines += [f"    - {_endpoint(each)}" for each in change.validated_endpoints]
     return lines
+
+
+def _endpoint(endpoint: "ValidatedEndpoint") -> str:
+    if endpoint.url.startswith(_RUNNERS):  # its model was not asked
+        return f"{told(endpoint.url)} (connected)"
+    return f"{told(endpoint.url)} ({told(endpoint.protocol)})"
 
 
 def route_lines(route_name: str, route: "Route | None") -> list[str]:
@@ -128,8 +141,8 @@ def _route_pairs(route: "Route") -> list[tuple[str, str]]:
         pairs = [
             ("Provider", route.provider_name),
             ("Model", route.model),
-            ("Version", str(route.version)),
-            ("Timeout", timeout_words(route.timeout_secs)),
+            *((("Version", str(route.version)),) if route.version else ()),
+            ("Timeout", _timeout(route)),
         ]
     if route.via_gateway:
         pairs.append(("Through", "the gateway"))
@@ -147,7 +160,7 @@ def _provider_cell(route: "Route") -> str:
         return f"→ {route.target}"
     if route.kind == CHAIN:
         return ",".join((*_candidates(route), *((f"then {route.fallback}",) if route.fallback else ())))
-    return route.provider_name
+    return route.provider_name or "-"
 
 
 def route_rows(routes: Sequence["Route"]) -> list[str]:
@@ -161,7 +174,7 @@ def route_rows(routes: Sequence["Route"]) -> list[str]:
                 _provider_cell(each),
                 each.model or "-",
                 _timeout(each),
-                str(each.version),
+                str(each.version or "-"),
                 _source_cell(each),
                 each.problem or "-",
             )

@@ -34,6 +34,9 @@ class Candidate:
 
     base_is_whole: bool = False
     """Whether the endpoint's path stands for the `/v1` of a request's, as InferRouter's `BaseUrl` does."""
+    is_confined: bool = False
+    """Whether it may lead only where `core.reach.DirectReach` allows: a user of an account named the address, and no
+    operator."""
 
     def speaks(self, protocol: str) -> bool:
         """Whether it can be asked in a dialect."""

@@ -121,6 +121,16 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
+class RunnerFact:
+    """The runner that a model is asked through."""
+
+    id: str
+    name: str
+    is_connected: bool
+    """Now, to whichever process of the gateway."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainedCandidate:
     """One provider, and whether it would be tried."""
 
@@ -128,11 +138,11 @@ class ExplainedCandidate:
     """Empty where a listener knows the endpoint alone."""
     provider_type: str
     endpoint: str
-    """Scheme and authority; of a model file its path."""
+    """Scheme and authority; of a model file its path. Of a runner's model, what the runner calls on its machine."""
     place: int
     """In the order of attempts, from 1; 0: not tried."""
     skip_reason: str = ""
-    """`unresolvable`, or as in `core.attempts.Skipped`; empty when it would be tried."""
+    """`unresolvable`, `runner_offline`, or as in `core.attempts.Skipped`; empty when it would be tried."""
     skip_until: float = 0.0
     """Seconds since the epoch; 0 when nobody knows."""
     skip_detail: str = ""
@@ -146,6 +156,8 @@ class ExplainedCandidate:
     """None where nobody can tell, as for a record that leads nowhere."""
     header_seconds: float = 0.0
     """How long an answer's head is waited for."""
+    runner: RunnerFact | None = None
+    """None for what no runner is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +174,18 @@ class Explanation:
     route: str = ""
     """Where the steps ended; empty for nowhere."""
     kind: str = ""
-    """`direct` or `chain`."""
+    """As in `core.route`: `direct`, `chain`, `runner` or `model`."""
     version: int = 0
     """Of the stored route; 0 when it is not known."""
     runs: str = ""
     """`gateway` or `sandbox`: who calls the provider."""
     strategy: str = ""
     request_timeout_seconds: float = 0.0
-    """Until the first byte of an answer, all attempts of a chain together; 0 for a direct route."""
+    """Until the first byte of an answer, all attempts of a chain together; 0 for any other route."""
     chunk_idle_seconds: float = 0.0
     """Between two pieces of an answer."""
+    total_seconds: float = 0.0
+    """Until the last byte of an answer; 0 where only the pauses in it are bounded."""
     candidates: tuple[ExplainedCandidate, ...] = ()
     """Those that would be tried in their order, then the others."""
     denial: Denial | None = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pointsman.core.protocols import InferenceProtocol as P
 
-_OPENAI_PROTOCOLS = (P.CHAT_COMPLETIONS, P.COMPLETIONS, P.RESPONSES, P.EMBEDDINGS, P.MODEL_DISCOVERY)
+OPENAI_PROTOCOLS = (P.CHAT_COMPLETIONS, P.COMPLETIONS, P.RESPONSES, P.EMBEDDINGS, P.MODEL_DISCOVERY)
 _OPENAI_HEADERS = ("openai-organization", "x-model-id")
 OPENAI_COMPATIBLE = "openai_compatible"
 """Any server that speaks OpenAI's dialects."""
@@ -40,7 +40,7 @@ _PROFILES = {
         ProviderProfile(
             "openai",
             "https://api.openai.com/v1",
-            _OPENAI_PROTOCOLS,
+            OPENAI_PROTOCOLS,
             ("OPENAI_API_KEY",),
             ("OPENAI_BASE_URL",),
             passthrough_headers=_OPENAI_HEADERS,
@@ -58,7 +58,7 @@ _PROFILES = {
         ProviderProfile(
             "nvidia",
             "https://integrate.api.nvidia.com/v1",
-            _OPENAI_PROTOCOLS,
+            OPENAI_PROTOCOLS,
             ("NVIDIA_API_KEY",),
             ("NVIDIA_BASE_URL",),
             passthrough_headers=("x-model-id",),
@@ -66,7 +66,7 @@ _PROFILES = {
         ProviderProfile(
             OPENAI_COMPATIBLE,
             "",
-            _OPENAI_PROTOCOLS,
+            OPENAI_PROTOCOLS,
             ("OPENAI_API_KEY",),
             ("BASE_URL", "OPENAI_BASE_URL"),
             passthrough_headers=_OPENAI_HEADERS,

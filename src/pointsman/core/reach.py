@@ -93,6 +93,10 @@ class DirectReach:
         return any(address.version == each.version and address in each for each in self.allowed)
 
 
+ONLY_PUBLIC = DirectReach()
+"""Where nothing has been opened."""
+
+
 def _embedded(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
     if isinstance(address, ipaddress.IPv4Address):
         return []

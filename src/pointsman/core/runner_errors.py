@@ -30,6 +30,7 @@ _STATUSES = {
     "runner_upstream_unavailable": 502,
     "runner_upstream_read_error": 502,
 }
+_SAME_AGAIN = frozenset(("runner_proxy_timeout", "runner_frame_too_large", "runner_response_limit"))
 _BAD_GATEWAY, _LEAST_ERROR, _MOST_ERROR = 502, 400, 599
 
 
@@ -37,12 +38,14 @@ class RunnerError(RouterError):
     """`code` is one of DESIGN section 8's. Nothing that a runner wrote is in it."""
 
     text: ClassVar[str] = "the runner's model did not answer"
-    reason: ClassVar[str] = "runner"
 
     def __init__(self, code: str, status: int = 0) -> None:
         """`status` counts for an upstream's error alone, all others have theirs. What is unknown is such an error."""
         self.code = code if code in _TOLD else UPSTREAM_ERROR
         self.told = _TOLD[self.code]
+        self.reason = self.code  # type: ignore[misc]  # of the class, elsewhere
         usual = status if _LEAST_ERROR <= status <= _MOST_ERROR else _BAD_GATEWAY
         self.status = _STATUSES.get(self.code, usual)  # type: ignore[misc]  # of the class, elsewhere
+        self.may_pass = self.code not in _SAME_AGAIN
+        """False where the same request would most likely fail again, after the model has worked for it once more."""
         super().__init__(self.code)

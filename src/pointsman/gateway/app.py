@@ -14,7 +14,7 @@ from pointsman.config.listen_address import Address
 from pointsman.config.reload import Loaded
 from pointsman.config.settings import DEFAULT_LISTEN, Settings
 from pointsman.core.limits import DEFAULT_LIMITS
-from pointsman.core.reach import DirectReach
+from pointsman.core.reach import ONLY_PUBLIC, DirectReach
 from pointsman.core.secret import Secret
 from pointsman.core.version import VERSION
 from pointsman.events.log_files import NO_EVENT_LOG, operation_log
@@ -38,7 +38,7 @@ from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
 from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
-from pointsman.gateway.runner_side import gateway_bus, serve_runners
+from pointsman.gateway.runner_side import gateway_bus, runner_hub, serve_runners
 from pointsman.gateway.runners import Runners
 from pointsman.gateway.sandbox_tokens import SandboxTokens
 from pointsman.proxy.background import running
@@ -52,7 +52,8 @@ _REVISIONS = b"bundle revision"
 _TOKEN_BYTES = 32
 _ID_BYTES = 16
 DEFAULT_DATA_URL = f"http://{DEFAULT_LISTEN.data}/v1"
-_FILES = GrpcLimits().connections + ListenerLimits().connections + DEFAULT_LIMITS.connections + 256
+_CONTROL = ListenerLimits()
+_FILES = GrpcLimits().connections + _CONTROL.connections + _CONTROL.lines + DEFAULT_LIMITS.connections + 256
 """As many clients as the listeners take, and our own: the database, upstreams that are verified, libraries."""
 
 
@@ -69,18 +70,18 @@ def make_control_plane(
     Until `runners.look_at` no runner is connected. Without `endpoints` direct models have public addresses only.
     """
     runners = Runners(store, clock, _record_id, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say)
-    endpoints = endpoints or DirectEndpoints(DirectReach())
+    endpoints = endpoints or DirectEndpoints(ONLY_PUBLIC)
     return ControlPlane(
         store=store,
         providers=Providers(store, clock, lambda: str(uuid.uuid4()), say),
-        routes=Routes(store, Prober().verify, say),
+        routes=Routes(store, Prober(reach=endpoints.reach).verify, say, runners),
         sandbox_tokens=SandboxTokens(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         keys=Keys(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         runners=runners,
         ai_models=AiModels(store, clock, _record_id, say, runners, endpoints),
         accounts=Accounts(store, clock),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
-        explain=Explain(store, clock),
+        explain=Explain(store, clock, runners),
         authenticator=Authenticator(store, admin_token, clock),
         clock=clock,
         started_at=clock(),
@@ -119,7 +120,8 @@ async def run_gateway(loaded: Loaded) -> int:
         listening = {}
         if settings.role != "data":
             listening["grpc"] = await _serve_grpc(settings, control, log, stack)
-        data = data_side(lambda: configuration.settings, store, control.healthy, log, bus)
+        hub = runner_hub(bus, control.runners, log.say)
+        data = data_side(lambda: configuration.settings, store, control.healthy, log, hub, control.runners)
         side = await stack.enter_async_context(data)
         control.explain.look_at(side.listener)
         if sockets.data is not None:
@@ -127,7 +129,7 @@ async def run_gateway(loaded: Loaded) -> int:
             listening["data"] = bound_address(sockets.data)
         api = build_api(control, VERSION, log.say, watching=side.watched, is_worker=settings.role == "data")
         if settings.role != "data":
-            serve_runners(api, bus, control.runners, log.say)
+            serve_runners(api, hub, control.runners)
         listening["control"] = bound_address(sockets.control)
         control_server = ControlServer(api, sockets.control, ssl_context(settings.tls))
         serving = asyncio.get_running_loop().create_task(control_server.serve())

@@ -54,7 +54,8 @@ class ControlPlane:
 
     async def status(self, account: str) -> Status:
         """A look at everything of one account."""
-        routes = [(route, await self.routes.problem(account, route)) for route in await self.routes.list(account)]
+        listed = await self.routes.list(account)
+        routes = list(zip(listed, await self.routes.problems(account, listed), strict=True))
         async with self.store.read() as reader:
             providers = await reader.count_providers(account)
         now = self.clock()

@@ -9,9 +9,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from pointsman.bus.interface import Bus
 from pointsman.config.settings import Settings
 from pointsman.core.quota import LedgerUnavailable
+from pointsman.core.reach import DirectReach
 from pointsman.data_plane import local_engines
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.cannot_start import CannotStart
@@ -19,6 +19,8 @@ from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.provider_health import targets_of_records
+from pointsman.gateway.runner_hub import RunnerHub
+from pointsman.gateway.runners import Runners
 from pointsman.gateway.stats import rows_of_records
 from pointsman.gateway.usage import UsageRows, keeping
 from pointsman.gateway.watching import Sources, Watching, watching
@@ -52,7 +54,8 @@ async def data_side(
     store: Store,
     is_healthy: Callable[[], Awaitable[bool]],
     log: OperationLog,
-    bus: Bus,
+    hub: RunnerHub,
+    runners: Runners,
 ) -> AsyncIterator[DataSide]:
     """Ready to serve a socket; on leaving, requests end first. Raises CannotStart and ControlError.
 
@@ -76,6 +79,8 @@ async def data_side(
             lambda: listener.open_connections,
             live_rows=rows_of_records(store, ledger, time.time),
             engines=engines,
+            runners=runners.list,
+            runner_load=lambda: hub.load,
         )
         kept = settings.operation_log
         are_open = settings.auth.metrics == "none"
@@ -84,7 +89,8 @@ async def data_side(
         )
         stages = Stages(usage_record=usage.record)
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
-        served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=bus)
+        reach = DirectReach(settings.direct_allowed_cidrs)
+        served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
         yield DataSide(listener, watched, routes.refresh)

@@ -22,6 +22,7 @@ from pointsman.core.candidate import Bundle
 from pointsman.core.errors import RouterError
 from pointsman.core.limits import DEFAULT_LIMITS, DEFAULT_RUNNER_LIMITS, Limits, RunnerLimits
 from pointsman.core.model_errors import ModelNotAuthorized
+from pointsman.core.reach import ONLY_PUBLIC, DirectReach
 from pointsman.core.version import VERSION
 from pointsman.data_plane import LocalEngines
 from pointsman.events.operation_log import OperationLog
@@ -66,6 +67,8 @@ class Served:
     runner_bus: Bus | None = None
     """How runners are asked; None where there are none."""
     runner_limits: RunnerLimits = DEFAULT_RUNNER_LIMITS
+    reach: DirectReach = ONLY_PUBLIC
+    """Where direct models of accounts' users may lead to."""
 
 
 class DataListener:
@@ -98,7 +101,7 @@ class DataListener:
             dispatcher.pass_stages(served.stages)
             return _Paths(log, health, served, listed, dispatcher)
 
-        front = Front(served.models, application, served.models.mark)
+        front = Front(served.models, application, served.models.mark, served.reach)
         find_engine = served.engines.find if served.engines is not None else None
         self._router = Router(Bundle(), log, limits=limits, find_engine=find_engine, clock=clock, front=front)
         if served.runner_bus is not None:

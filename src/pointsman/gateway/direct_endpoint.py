@@ -39,7 +39,7 @@ class DirectEndpoints:
     """Which addresses direct models may have."""
 
     def __init__(self, reach: DirectReach, lookup: Lookup | None = None) -> None:
-        self._reach = reach
+        self.reach = reach
         self._lookup = lookup or SystemLookup()
 
     async def checked(self, text: str) -> str:
@@ -52,7 +52,7 @@ class DirectEndpoints:
             raise InvalidRequest("api_endpoint is neither http:// nor https://; write it as https://host/v1")
         host = endpoint.host.removesuffix(".")
         for address in await _addresses(host, endpoint.port, self._lookup):
-            reason = self._reach.refused(address)
+            reason = self.reach.refused(address)
             if reason is not None:
                 raise InvalidRequest(
                     f"api_endpoint leads to what {reason}; name a public one, register it at a runner, or let the "

@@ -25,25 +25,31 @@ from pointsman.core.explanation import (
     KeyFact,
     KeyState,
     Question,
+    RunnerFact,
     Step,
 )
 from pointsman.core.limits import Limits
 from pointsman.core.model_errors import InvalidKey, NoProviderAvailable, NoSuchModel
 from pointsman.core.model_table import ModelTable
 from pointsman.core.quota import Counters, QuotaKey
-from pointsman.core.route import ALIAS, CHAIN, LONGEST_MODEL, Route
+from pointsman.core.route import ALIAS, CHAIN, DIRECT, LONGEST_MODEL, RUNNER, Route
+from pointsman.core.runner_errors import RunnerError
 from pointsman.core.runner_model import RunnerModel
 from pointsman.core.secret import Secret
 from pointsman.gateway.data_listener import HEALTH_PATH, DataListener
 from pointsman.gateway.listed_models import MODELS_PATH
-from pointsman.gateway.route_members import providers_of
+from pointsman.gateway.named_routes import named_route
+from pointsman.gateway.route_members import providers_of, usable_target
+from pointsman.gateway.runners import Presence
+from pointsman.proxy.backends.runner import body_for_runner
 from pointsman.proxy.forwarded_models import model_to_forward
 from pointsman.proxy.model_reception import told_of
 from pointsman.routing.chain_plan import earliest_recovery
-from pointsman.routing.explain import Asked, Circumstances, explain_candidate, explain_chain
-from pointsman.routing.members import chain_of, target_of
+from pointsman.routing.explain import Asked, Circumstances, explain_candidate, explain_chain, explain_runner
+from pointsman.routing.members import chain_of
 from pointsman.routing.pattern import match_pattern
 from pointsman.routing.plan import select_candidate
+from pointsman.routing.registered_models import PROVIDER_PREFIX
 from pointsman.routing.resolve import NoSuchProvider, Unresolvable, key_file_of, resolve
 from pointsman.store.interface import Reader, Store
 from pointsman.wire.json_model import read_model, splice_model
@@ -69,11 +75,12 @@ class _Sender:
 
 
 class Explain:
-    """`clock` tells seconds since the epoch."""
+    """`clock` tells seconds since the epoch, `presence` which runners are there."""
 
-    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float], presence: Presence) -> None:
         self._store = store
         self._clock = clock
+        self._presence = presence
         self._listener: DataListener | None = None
         self._rng = Random()  # noqa: S311  # breaks ties of plans that nobody carries out
 
@@ -88,7 +95,7 @@ class Explain:
         _check(question)
         async with self._store.read() as reader:
             sender = await self._sender(reader, account, question)
-            looking = _Looking(self._listener, reader, self._clock(), self._rng, question)
+            looking = _Looking(self._listener, reader, self._presence, self._clock(), self._rng, question)
             if question.model == INFERENCE_LOCAL or (question.sandbox and not question.model):
                 return await looking.from_sandbox(sender)
             return await looking.at_listener(sender, question.model, ())
@@ -112,8 +119,11 @@ class Explain:
 class _Looking:
     """One question, as of one moment."""
 
-    def __init__(self, listener: DataListener, reader: Reader, now: float, rng: Random, question: Question) -> None:
+    def __init__(
+        self, listener: DataListener, reader: Reader, presence: Presence, now: float, rng: Random, question: Question
+    ) -> None:
         self._listener = listener
+        self._presence = presence
         self._models = listener.served.models
         self._limits = listener.limits
         self._reader = reader
@@ -130,24 +140,25 @@ class _Looking:
                 raise InvalidKey("the sandbox's token is revoked or expired: it is given no routes")
             if route is None:
                 raise NotConfigured(f"there is no route {_end_of(steps)}; set it with 'pointsman inference set'")
-            if route.kind == CHAIN or route.via_gateway or await self._has_key_file(route):
+            await usable_target(self._reader, route)
+            if route.kind != DIRECT or route.via_gateway or await self._has_key_file(route):
                 if self._question.body is not None:
                     _check_body(self._question.body, self._limits)
                 return await self.at_listener(sender, route.name, steps)
             return await self._called_by_sandbox(route, begun)
         except RouterError as error:
             return replace(begun, denial=_denial(error, error.text))
-        except Unresolvable as error:  # the route is left out of bundles
+        except ControlError as error:  # the route is left out of bundles
             return replace(begun, denial=_denial(NotConfigured(), NotConfigured.text, error.text))
 
     async def _way_of(self, sender: _Sender) -> tuple[Route | None, tuple[Step, ...]]:
         steps: tuple[Step, ...] = ()
         if sender.own_route:
             steps = (Step(INFERENCE_LOCAL, "sandbox_token", sender.own_route),)
-        route = await self._reader.route(sender.account, sender.own_route or INFERENCE_LOCAL)
+        route = await named_route(self._reader, sender.account, sender.own_route or INFERENCE_LOCAL)
         if route is not None and route.kind == ALIAS:
             steps = (*steps, Step(route.name, "alias", route.target))
-            route = await self._reader.route(sender.account, route.target)
+            route = await named_route(self._reader, sender.account, route.target)
         return route, steps
 
     async def _has_key_file(self, route: Route) -> bool:
@@ -193,21 +204,44 @@ class _Looking:
             if isinstance(target, Chain) and target.forwards_model:
                 model_to_forward(body, target)
             _check_body(body, self._limits)
+            if isinstance(target, RunnerModel):
+                most = self._listener.served.runner_limits.request_bytes
+                body_for_runner(self._question.body or body, target.candidate.model, self._limits.json_keys, most)
         except RouterError as error:
             return replace(begun, denial=_denial(error, told_of(error), await self._not_served(error, begun)))
         if named not in table.targets:
             begun = replace(begun, steps=(*steps, Step(named or "", "default_route", table.default)))
         asked = Asked(named, head.target, body, self._question.headers)
         name = target.name if isinstance(target, Chain) else target.route
-        route = await self._reader.route(caller.account, name)
+        route = await named_route(self._reader, caller.account, name)
         begun = replace(_led_to(begun, route), route=name, runs="gateway")
         if isinstance(target, Chain):
             return await self._along(target, asked, begun, route)
-        told = self._direct(target.candidate if isinstance(target, Member | RunnerModel) else target, asked)
+        if isinstance(target, RunnerModel):
+            return await self._over_its_line(target, asked, begun)
+        told = self._direct(target.candidate if isinstance(target, Member) else target, asked)
         if isinstance(target, Member):
             told = replace(told, key=_key_of_member(target))
         told = replace(told, provider=route.provider_name if route is not None else "")
-        return replace(begun, kind="direct", candidates=(told,))
+        return replace(begun, kind=route.kind if route is not None else DIRECT, candidates=(told,))
+
+    async def _over_its_line(self, model: RunnerModel, asked: Asked, begun: Explanation) -> Explanation:
+        """One attempt at the model's runner, whatever comes of it; none while that is not connected."""
+        there = await self._presence.connected(model.account, (model.runner_id,))
+        name = model.candidate.provider.removeprefix(PROVIDER_PREFIX)
+        runner = RunnerFact(model.runner_id, name, is_connected=model.runner_id in there)
+        limits = self._listener.served.runner_limits
+        found = replace(
+            begun,
+            kind=RUNNER,
+            chunk_idle_seconds=limits.idle_seconds,
+            total_seconds=limits.lifetime_seconds,
+            candidates=(explain_runner(model, asked, runner, limits),),
+        )
+        if runner.is_connected:
+            return found
+        error = RunnerError("runner_offline")
+        return replace(found, denial=_denial(error, error.told))
 
     def _known(self, sender: _Sender) -> tuple[Caller, ModelTable]:
         """Raises InvalidKey. Who shows no key is anybody of the account who may come in."""
@@ -261,11 +295,11 @@ class _Looking:
         """Why a model that has a route is none, for the operator."""
         if not isinstance(error, NoSuchModel) or begun.model is None:
             return ""
-        route = await self._reader.route(begun.account, begun.model)
+        route = await named_route(self._reader, begun.account, begun.model)
         if route is None or route.kind == ALIAS:
             return ""
         try:
-            target_of(route, await providers_of(self._reader, route))
+            await usable_target(self._reader, route)
         except ControlError as problem:
             return f"route {route.name} exists and is not served: {problem.text}"
         return f"route {route.name} exists and is not in force yet; ask again in a second"
@@ -352,7 +386,7 @@ def _key_of_member(member: Member) -> KeyFact:
 
 
 def _key_of(candidate: Candidate) -> KeyFact:
-    if candidate.api_key == _PLACEHOLDER:
+    if candidate.api_key == _PLACEHOLDER or candidate.is_confined:
         return _UNNEEDED
     if candidate.api_key is not None:
         return KeyFact(KeyState.READABLE, "record")

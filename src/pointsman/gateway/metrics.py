@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from pointsman.events import operations
 from pointsman.events.operations import Happening
+from pointsman.gateway.runner_identity import NO_LOAD, RunnerLoad
 from pointsman.proxy.live_quotas import LiveQuota
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -49,6 +50,8 @@ class Gauges:
     """Of clients, at the data listener."""
     engines: Mapping[str, str] = field(default_factory=dict)
     """What each local engine is doing, by the path of its model."""
+    runners: RunnerLoad = NO_LOAD
+    """Of this process alone: several may hold lines."""
 
 
 class BoundedNames:
@@ -160,6 +163,12 @@ class Metrics:
         self._connections = Gauge(
             "pointsman_open_connections", "Of clients, by listener.", ["listener"], registry=registry
         )
+        self._runners = Gauge(
+            "pointsman_runners_connected", "Runners whose line this process holds.", registry=registry
+        )
+        self._runner_requests = Gauge(
+            "pointsman_runner_requests_active", "Requests that hold a place at one of these runners.", registry=registry
+        )
         self._lost = Counter(
             "pointsman_operation_events_lost", "Lines missing in the operation log.", registry=registry
         )
@@ -239,6 +248,8 @@ class Metrics:
                 self._engines.labels(model, each).set(each == state)
         self._store.set(gauges.store_up)
         self._connections.labels("data").set(gauges.open_connections)
+        self._runners.set(gauges.runners.connected)
+        self._runner_requests.set(gauges.runners.active_requests)
         self._lost.inc(max(gauges.events_lost - self._lost_before, 0))
         self._lost_before = gauges.events_lost
         return generate_latest(_WithoutCreated(self._registry))

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from pointsman.core.ai_model import AiModel
 from pointsman.core.control_errors import NotPossibleNow
 from pointsman.core.model_table import Target
-from pointsman.core.route import Route
+from pointsman.core.route import RUNNER, Route
+from pointsman.core.runner import Runner
 from pointsman.routing.registered_models import route_of_model, target_of_model
 from pointsman.store.interface import Reader
 
@@ -15,12 +17,13 @@ async def named_route(reader: Reader, account: str, name: str) -> Route | None:
     if route is not None:
         return route
     model = await reader.ai_model_by_alias(account, name)
-    return None if model is None else route_of_model(model)
+    return None if model is None else route_of_model(model, await _runner_of(reader, model))
 
 
 async def named_routes(reader: Reader, account: str) -> Sequence[Route]:
     """All of an account's, by name."""
-    models = [route_of_model(each) for each in await reader.ai_models(account)]
+    runners: dict[str | None, Runner] = {each.id: each for each in await reader.runners(account)}
+    models = [route_of_model(each, runners.get(each.runner_id)) for each in await reader.ai_models(account)]
     return sorted((*await reader.routes(account), *models), key=lambda route: route.name)
 
 
@@ -29,5 +32,14 @@ async def model_target(reader: Reader, route: Route) -> Target:
     model = await reader.ai_model_by_alias(route.account, route.name)
     if model is None:
         raise NotPossibleNow(f"model {route.name} was deleted; see /api/v1/ai-models")
-    runner = None if model.runner_id is None else await reader.runner(route.account, model.runner_id)
-    return target_of_model(model, runner)
+    return target_of_model(model, await _runner_of(reader, model))
+
+
+async def runner_behind(reader: Reader, route: Route) -> Runner | None:
+    """The runner that a route of kind `runner` leads through; None for any other, and when it is gone."""
+    model = await reader.ai_model_by_alias(route.account, route.name) if route.kind == RUNNER else None
+    return None if model is None else await _runner_of(reader, model)
+
+
+async def _runner_of(reader: Reader, model: AiModel) -> Runner | None:
+    return None if model.runner_id is None else await reader.runner(model.account, model.runner_id)

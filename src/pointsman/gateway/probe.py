@@ -13,6 +13,7 @@ from pointsman.core.candidate import Candidate
 from pointsman.core.control_errors import NotPossibleNow
 from pointsman.core.errors import RouterError, UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, KIB
+from pointsman.core.reach import ONLY_PUBLIC, DirectReach
 from pointsman.core.route import ValidatedEndpoint
 from pointsman.gateway.own_upstreams import own_upstreams
 from pointsman.proxy.backends.http import HttpBackend
@@ -47,8 +48,10 @@ class ProbeLimits:
 class Prober:
     """Holds nothing between verifications: each has connections of its own, and leaves none."""
 
-    def __init__(self, limits: ProbeLimits = ProbeLimits()) -> None:
+    def __init__(self, limits: ProbeLimits = ProbeLimits(), reach: DirectReach = ONLY_PUBLIC) -> None:
+        """`reach`: where confined candidates may lead to."""
         self._limits = limits
+        self._reach = reach
 
     async def verify(self, candidate: Candidate, provider_name: str) -> tuple[ValidatedEndpoint, ...]:
         """Call an upstream until a dialect is accepted: what was reached, and how it is spoken to.
@@ -84,7 +87,7 @@ class Prober:
             response_header_seconds=self._limits.seconds,
             response_body_bytes=self._limits.body_bytes,
         )
-        with own_upstreams(limits) as backend:
+        with own_upstreams(limits, self._reach) as backend:
             yield backend
 
     async def _send(self, probe: Probe, candidate: Candidate, backend: HttpBackend) -> Failure | None:

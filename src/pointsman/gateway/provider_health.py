@@ -1,7 +1,8 @@
 """Whether providers answer: one cheap question each, over the data plane's own path to upstreams.
 
 No completion is asked for, so that looking burns no quota, and a local model is not loaded unless that is wanted. What
-was found stays for a while, however many ask. Where a key lies in a file, the key of the moment is sent.
+was found stays for a while, however many ask. Where a key lies in a file, the key of the moment is sent. Of a runner it
+is told whether it is connected; its models' servers are not asked.
 """
 
 import asyncio
@@ -20,9 +21,11 @@ from pointsman.core.limits import DEFAULT_LIMITS, KIB
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.core.provider import Provider
 from pointsman.gateway.own_upstreams import own_upstreams
+from pointsman.gateway.runners import SeenRunner
 from pointsman.proxy.backends.http import HttpBackend
 from pointsman.proxy.call import Call
 from pointsman.routing.members import member_of
+from pointsman.routing.registered_models import PROVIDER_PREFIX
 from pointsman.routing.resolve import Unresolvable
 from pointsman.store.interface import Store
 from pointsman.wire.request import RequestHead
@@ -31,6 +34,7 @@ _PATH = "/v1/models"
 _MOST_TARGETS = 256
 """Of one account, by name; the others are not looked at."""
 OK, NOT_LOADED, UNREACHABLE, UNUSABLE = "ok", "not_loaded", "unreachable", "unusable"
+NOT_CONNECTED = "not_connected"
 _READY = "ready"
 """Of an engine's states."""
 
@@ -62,7 +66,7 @@ class Found:
 
     provider: str
     status: str
-    """`ok`, a category of the operation log, or `unreachable`, `not_loaded`, `unusable`."""
+    """`ok`, a category of the operation log, or `unreachable`, `not_loaded`, `unusable`, `not_connected`."""
     http_status: int | None = None
     latency_ms: int | None = None
     """Until the head of the answer."""
@@ -70,7 +74,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """All providers of one account."""
+    """All providers of one account, then its runners."""
 
     checked_at: float
     """Seconds since the epoch."""
@@ -91,6 +95,13 @@ def _told(found: Found) -> dict[str, Any]:
 
 Targets = Callable[[str], Awaitable[Sequence[Target]]]
 """The providers of an account."""
+SeenRunners = Callable[[str], Awaitable[Sequence[SeenRunner]]]
+"""The runners of an account, by name."""
+
+
+async def no_runners(account: str) -> Sequence[SeenRunner]:
+    """Where there are none."""
+    return ()
 
 
 async def _cannot_load(candidate: Candidate) -> None:
@@ -136,6 +147,7 @@ class ProviderHealth:
         self,
         targets: Targets,
         local: LocalModels = NO_LOCAL_MODELS,
+        runners: SeenRunners = no_runners,
         *,
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
@@ -143,6 +155,7 @@ class ProviderHealth:
     ) -> None:
         self._targets = targets
         self._local = local
+        self._runners = runners
         self._wall_clock = wall_clock
         self._clock = clock
         self._limits = limits
@@ -158,7 +171,9 @@ class ProviderHealth:
             kept = self._kept.get((account, load))
             if kept is not None:
                 return kept[1]
-            looked = Looked(self._wall_clock(), await self._look(await self._targets(account), load))
+            found = await self._look(await self._targets(account), load)
+            there = (await self._runners(account))[:_MOST_TARGETS]
+            looked = Looked(self._wall_clock(), (*found, *map(_found_runner, there)))
             self._kept[account, load] = (self._clock(), looked)
             return looked
 
@@ -215,6 +230,10 @@ async def _status(candidate: Candidate, backend: HttpBackend) -> int:
         return response.head.status
     finally:
         response.close()
+
+
+def _found_runner(seen: SeenRunner) -> Found:
+    return Found(f"{PROVIDER_PREFIX}{seen.runner.name}", OK if seen.is_connected else NOT_CONNECTED)
 
 
 def _word(status: int) -> str:

@@ -78,19 +78,19 @@ def protocols_of(target: Target) -> tuple[str, ...]:
 
 
 def called(members: Sequence[Member]) -> Sequence[object]:
-    """What a verification of them is about, to be compared; a timeout changes nothing of what an upstream is asked."""
-    return [(replace(each.candidate, timeout_seconds=0.0), each.key_file) for each in _reached(members)]
+    """What a verification of them is about, to be compared; a timeout changes nothing of what an upstream is asked.
 
-
-def _reached(members: Sequence[Member]) -> Sequence[Member]:
-    """Those that this gateway reaches over a network. A model file is not loaded to verify it, a runner not asked."""
-    return [each for each in members if each.candidate.endpoint.scheme not in (_GGUF, _RUNNER)]
+    A model file is not loaded to verify it.
+    """
+    compared = [each for each in members if each.candidate.endpoint.scheme != _GGUF]
+    return [(replace(each.candidate, timeout_seconds=0.0), each.key_file) for each in compared]
 
 
 async def verify_members(verify: Verify, route: Route, members: Sequence[Member]) -> tuple[ValidatedEndpoint, ...]:
     """Ask every member that is reached over a network, several at once. Raises NotPossibleNow unless all answer.
 
-    A key that is in a file is read for it. Of a local model the beginning of its file is looked at.
+    A key that is in a file is read for it. Of a local model the beginning of its file is looked at. Whether a runner is
+    connected is for whoever has its line to say.
     """
     places = asyncio.Semaphore(_MOST_AT_ONCE)
 

@@ -4,7 +4,7 @@ A route stores names only. What they resolve to is looked up when it is set, in 
 again for every bundle.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from pointsman.core.control_errors import (
@@ -15,6 +15,7 @@ from pointsman.core.control_errors import (
     NotFound,
     NotPossibleNow,
 )
+from pointsman.core.protocols import InferenceProtocol
 from pointsman.core.route import (
     ALIAS,
     CHAIN,
@@ -27,9 +28,12 @@ from pointsman.core.route import (
     RouteCandidate,
     ValidatedEndpoint,
 )
-from pointsman.gateway.named_routes import named_route, named_routes
+from pointsman.core.runner import Runner
+from pointsman.gateway.named_routes import named_route, named_routes, runner_behind
 from pointsman.gateway.route_members import Verify, called, followed, members_of, usable_target, verify_members
 from pointsman.gateway.route_rules import check_route, tidied
+from pointsman.gateway.runners import NobodyConnected, Presence
+from pointsman.routing.registered_models import PROVIDER_PREFIX
 from pointsman.store.interface import Reader, Store
 
 _MOST_ROUNDS = 8
@@ -94,12 +98,15 @@ class RouteChange:
 
 
 class Routes:
-    """Keeps routes. `verify` asks an upstream whether it will answer."""
+    """Keeps routes. `verify` asks an upstream whether it will answer, `presence` tells which runners are there."""
 
-    def __init__(self, store: Store, verify: Verify, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: Store, verify: Verify, say: Callable[[str], None], presence: Presence | None = None
+    ) -> None:
         self._store = store
         self._verify = verify
         self._say = say
+        self._presence = presence or NobodyConnected()
 
     async def set(self, account: str, target: RouteTarget, verify: bool) -> RouteChange:
         """Create a route or point it elsewhere. Raises InvalidRequest, NotPossibleNow or AlreadyExists."""
@@ -128,7 +135,7 @@ class Routes:
             if route is None:
                 raise _no_route(name)
             if route.kind in (RUNNER, MODEL):
-                raise InvalidRequest(f"{name} is a registered model; change it at /api/v1/ai-models")
+                raise await _is_a_model(reader, account, name, "change it: PUT")
             if route.from_file:
                 raise DefinedInFile("route", name)
             edited = edit.of(route)
@@ -146,8 +153,11 @@ class Routes:
                 async with self._store.read() as reader:
                     route = await wanted(reader)
                     members = await members_of(reader, route)
+                    runner = await runner_behind(reader, await followed(reader, route))
                 verified = called(members)
                 endpoints = await verify_members(self._verify, route, members)
+                if runner is not None:
+                    endpoints = (await self._verified(runner),)
             async with self._store.write() as writer:
                 route = await wanted(writer)
                 members = await members_of(writer, route)
@@ -160,6 +170,12 @@ class Routes:
             )
             return RouteChange(stored, verify, endpoints)
         raise NotPossibleNow("the records changed again and again while they were being verified; try again")
+
+    async def _verified(self, runner: Runner) -> ValidatedEndpoint:
+        """Raises NotPossibleNow for a runner that is not connected. Its model is not asked: that may take a minute."""
+        if runner.id not in await self._presence.connected(runner.account, (runner.id,)):
+            raise NotPossibleNow(f"{_not_connected(runner)}, or store the route unverified with --no-verify")
+        return ValidatedEndpoint(f"{PROVIDER_PREFIX}{runner.name}", InferenceProtocol.CHAT_COMPLETIONS)
 
     async def get(self, account: str, name: str) -> Route:
         """One route, or registered model. Raises NotFound."""
@@ -178,7 +194,7 @@ class Routes:
         """Whether there was one. Raises InvalidRequest for a registered model."""
         async with self._store.write() as writer:
             if await writer.ai_model_by_alias(account, name) is not None:
-                raise InvalidRequest(f"{name} is a registered model; delete it at /api/v1/ai-models")
+                raise await _is_a_model(writer, account, name, "delete it: DELETE")
             deleted = await writer.delete_route(account, name)
         if deleted:
             self._say(f"route {name} of {account}: deleted")
@@ -186,12 +202,22 @@ class Routes:
 
     async def problem(self, account: str, route: Route) -> str:
         """Why the route cannot be used at present; empty when it can. A chain can while one of its members can."""
+        return (await self.problems(account, (route,)))[0]
+
+    async def problems(self, account: str, routes: Sequence[Route]) -> Sequence[str]:
+        """The same of several routes, in their order."""
+        found: list[str | Runner] = []
         async with self._store.read() as reader:
-            try:
-                await usable_target(reader, await followed(reader, route))
-            except ControlError as error:
-                return error.text
-        return ""
+            for route in routes:
+                try:
+                    led_to = await followed(reader, route)
+                    await usable_target(reader, led_to)
+                    found.append(await runner_behind(reader, led_to) or "")
+                except ControlError as error:
+                    found.append(error.text)
+        runners: Mapping[str, Runner] = {each.id: each for each in found if isinstance(each, Runner)}
+        there = await self._presence.connected(account, tuple(runners)) if runners else ()
+        return [each if isinstance(each, str) else "" if each.id in there else _not_connected(each) for each in found]
 
     async def led_to(self, route: Route) -> Route:
         """The route that an alias leads to, if it is there; any other route is its own."""
@@ -209,6 +235,16 @@ def _told(route: Route) -> str:
         return f"{route.strategy} of {names}{', then ' + route.fallback if route.fallback else ', no fallback'}"
     timeout = route.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
     return f"{route.provider_name} → {route.model}, timeout {timeout} s"
+
+
+def _not_connected(runner: Runner) -> str:
+    return f"runner {runner.name} is not connected; start it on its machine: pointsman runner start"
+
+
+async def _is_a_model(reader: Reader, account: str, name: str, next_step: str) -> InvalidRequest:
+    model = await reader.ai_model_by_alias(account, name)
+    place = f"/api/v1/ai-models/{model.id if model is not None else ''}"
+    return InvalidRequest(f"{name} is a registered model, not a route; {next_step} {place}")
 
 
 def _no_route(name: str) -> NotFound:

@@ -6,16 +6,19 @@ Owns one line per runner: which socket is in force, who waits for which frame, a
 
 import asyncio
 import contextlib
+import math
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
-from pointsman.bus.subjects import runner_subject
+from pointsman.bus.subjects import LINES, LIVES, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
-from pointsman.wire.runner_envelope import unpack_request
+from pointsman.gateway.runner_identity import Presence, RunnerIdentity, RunnerLoad
+from pointsman.gateway.unsent_frames import UnsentFrames
+from pointsman.wire.runner_envelope import pack_too_late, unpack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
     FrameError,
@@ -29,35 +32,20 @@ from pointsman.wire.runner_frames import (
 )
 from pointsman.wire.runner_line import Refused, RunnerLine
 
-VIOLATION, TOO_LARGE, BROKEN, NO_BUS, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
+VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, SILENT, REVOKED = 1008, 1009, 1011, 1013, 4001, 4002, 4003
 """Close codes: of RFC 6455, our own between 4000 and 4999."""
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
 """For a frame to be taken by the system: a runner that does not read is closed then."""
-_UNSENT_FRAMES = 16
-"""Waiting for a runner that reads slowly: a start and a cancel of each of its requests, twice over."""
+_MOST_GREETING = 4
+"""Sockets of one runner that have not said hello: it has one, and dials again when that is lost."""
+_ENDINGS = {b"%d" % code: code for code in (REPLACED, REVOKED)}
+"""What one process tells the others of a line."""
 _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
 """Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
 _BROKEN_LINE = ModelResponse("-", 503, done=True, error="runner_proxy_error")
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerIdentity:
-    """Who a token belongs to."""
-
-    account: str
-    runner_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Presence:
-    """What is known of a runner that is connected here."""
-
-    last_seen: float
-    """Seconds since the epoch."""
-    active_requests: int
 
 
 class RunnerSocket(Protocol):
@@ -81,10 +69,14 @@ class _Line:
         self.connection = secrets.token_hex(16)
         self.exchanges = RunnerLine(limits)
         self.waiting: dict[str, asyncio.Future[ModelResponse]] = {}
-        self.unsent: asyncio.Queue[bytes] = asyncio.Queue(_UNSENT_FRAMES)
+        self.unsent = UnsentFrames()
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The close code."""
         self.heard = 0.0
+        """Seconds since the epoch."""
+        self.heard_at = asyncio.get_running_loop().time()
+        self.sends_since = math.inf
+        """Since when a frame waits to be taken by the system, by the loop's clock."""
         self.began: dict[str, float] = {}
         """When each request that holds a slot did, by the loop's clock."""
         self.moved: dict[str, float] = {}
@@ -97,15 +89,12 @@ class _Line:
         self.exchanges.lost()
         waiting, self.waiting = self.waiting, {}
         for each in waiting.values():
-            if not each.done():
-                each.set_result(answer)
+            _give(each, answer)
 
     def send(self, request: ModelRequest) -> None:
         """Have a frame sent. A runner that takes none ends its line."""
-        try:
-            self.unsent.put_nowait(encode_frame(request))
-        except asyncio.QueueFull:
-            self.end(VIOLATION)
+        if not self.unsent.add(request):
+            self.end(SILENT)
 
 
 class RunnerHub:
@@ -128,15 +117,22 @@ class RunnerHub:
         self._limits = limits
         self._seen = seen
         self._lines: dict[RunnerIdentity, _Line] = {}
+        self._greeting: Counter[RunnerIdentity] = Counter()
+        bus.when_lost(self._cancel_all)
 
     def presence(self, account: str, runner_id: str) -> Presence | None:
         """Of a runner that is connected to this process; None for any other."""
         line = self._lines.get(RunnerIdentity(account, runner_id))
         return None if line is None else Presence(line.heard, len(line.exchanges.live))
 
+    @property
+    def load(self) -> RunnerLoad:
+        """All runners together."""
+        return RunnerLoad(len(self._lines), sum(len(each.exchanges.live) for each in self._lines.values()))
+
     async def ask_line(self, account: str, runner_id: str, timeout_seconds: float) -> None:
         """Returns when a process says that it holds the runner's line. Raises BusError when none does."""
-        await self.bus.request(_subject(RunnerIdentity(account, runner_id), "lines"), b"", timeout_seconds)
+        await self.bus.request(_subject(RunnerIdentity(account, runner_id), LINES), b"", timeout_seconds)
 
     async def evict(self, account: str, runner_id: str) -> None:
         """Its token was rotated, or it was deleted: end its line, whichever process holds it."""
@@ -151,7 +147,7 @@ class RunnerHub:
 
     async def _tell(self, identity: RunnerIdentity, what: bytes) -> None:
         with contextlib.suppress(BusError):  # a process that cannot be told has lost the bus, and its lines with it
-            await self.bus.publish(_subject(identity, "lines"), what)
+            await self.bus.publish(_subject(identity, LINES), what)
 
     async def serve(
         self, identity: RunnerIdentity, socket: RunnerSocket, confirm: Callable[[], Awaitable[bool]]
@@ -159,6 +155,7 @@ class RunnerHub:
         """Carry one socket, whose token was judged, to its end.
 
         `confirm` judges it once more when whoever ends lines can find this one: the token may have ended meanwhile.
+        Where that cannot be known it raises ControlError.
         """
         code = await self._greet(identity, socket)
         if code:
@@ -173,9 +170,9 @@ class RunnerHub:
             # Before, so that no request is passed on twice; and after, for another one that came in the meantime.
             await self._tell(identity, replaced)
             async with self._served(line), asyncio.TaskGroup() as tasks:
-                await self._tell(identity, replaced)
-                if not await confirm():
-                    line.end(REVOKED)
+                if not line.ended.done():  # or it would end the one that has replaced it
+                    await self._tell(identity, replaced)
+                await self._judge(line, confirm)
                 self._say(f"runner {identity.runner_id} of {identity.account} is connected")
                 note = self._note(identity)
                 work = (self._read(line, socket), self._write(line, socket), self._sweep(line), note)
@@ -184,7 +181,7 @@ class RunnerHub:
                 for task in carrying:
                     task.cancel()
         except BusError:
-            code = NO_BUS
+            code = TRY_AGAIN
         finally:
             line.end(code)
             if self._lines.get(identity) is line:
@@ -193,6 +190,13 @@ class RunnerHub:
             await socket.close(code)
             await self._note(identity)
 
+    async def _judge(self, line: _Line, confirm: Callable[[], Awaitable[bool]]) -> None:
+        try:
+            if not await confirm():
+                line.end(REVOKED)
+        except ControlError:  # without a store nobody can say; a runner that was told that it is revoked would give up
+            line.end(TRY_AGAIN)
+
     async def _note(self, identity: RunnerIdentity) -> None:
         if self._seen is not None:
             with contextlib.suppress(ControlError):  # a store that is away keeps no line from working
@@ -200,6 +204,9 @@ class RunnerHub:
 
     async def _greet(self, identity: RunnerIdentity, socket: RunnerSocket) -> int:
         """Wait for its hello. The code to close with, or 0."""
+        if self._greeting[identity] >= _MOST_GREETING:
+            return TRY_AGAIN
+        self._greeting[identity] += 1
         try:
             async with asyncio.timeout(min(_HELLO_SECONDS, self._limits.silence_seconds)):
                 data = await socket.receive()
@@ -208,6 +215,10 @@ class RunnerHub:
             return VIOLATION
         except FrameError as error:
             return _code(error)
+        finally:
+            self._greeting[identity] -= 1
+            if not self._greeting[identity]:
+                del self._greeting[identity]
         fits = isinstance(frame, Hello) and frame.runner_id == identity.runner_id and frame.model_proxy_version == 1
         return 0 if fits else VIOLATION
 
@@ -216,17 +227,18 @@ class RunnerHub:
         """Answer the bus for a line. Raises BusError."""
 
         async def asked(payload: bytes) -> bytes:
-            return encode_frame(await self._ask(line, payload))
+            answer = await self._ask(line, payload)
+            return pack_too_late(self._now()) if answer is None else encode_frame(answer)
 
         async def told(payload: bytes) -> bytes:
-            code, _, but = payload.decode("ascii", "replace").partition(" ")
-            if code.isdecimal() and but != line.connection:
-                line.end(int(code))
-            return b""
+            what, _, which = payload.partition(b" ")
+            if what in _ENDINGS and which != line.connection.encode():
+                line.end(_ENDINGS[what])
+            return b"1" if what == LIVES.encode() and which.decode("ascii", "replace") in line.exchanges.live else b""
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
             (_subject(line.identity), asked),
-            (_subject(line.identity, "lines"), told),
+            (_subject(line.identity, LINES), told),
         )
         async with contextlib.AsyncExitStack() as stack:
             for subject, handler in handlers:
@@ -234,8 +246,8 @@ class RunnerHub:
                 stack.push_async_callback(subscription.close)
             yield
 
-    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse:
-        """Pass one request on, and wait for its frame, until its deadline."""
+    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse | None:
+        """Pass one request on, and wait for its frame, until its deadline; None when that has passed already."""
         try:
             deadline, data = unpack_request(payload)
             request = read_from_gateway(bytes(data), self._limits)
@@ -245,7 +257,7 @@ class RunnerHub:
             return _OFFLINE
         left = min(deadline - self._now(), self._limits.idle_seconds)
         if left <= 0 and request.operation != CANCEL:
-            return ModelResponse(request.request_id, 504, done=True, error="runner_proxy_timeout")
+            return None
         try:
             passes = line.exchanges.asked(request)
         except Refused as refused:
@@ -255,12 +267,18 @@ class RunnerHub:
             return ModelResponse(request.request_id, done=True)
         return await self._frame(line, request, left)
 
+    def _cancel_all(self) -> None:
+        """The bus was lost: who asked goes on with nothing, and could not say so."""
+        for line in self._lines.values():
+            for request_id in line.exchanges.live:
+                cancel = ModelRequest(request_id, CANCEL)
+                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
+
     def _cancel(self, line: _Line, request: ModelRequest, *, passes: bool) -> None:
         if passes:
             line.send(request)
         answer = line.waiting.pop(request.request_id, None)
-        if answer is not None and not answer.done():
-            answer.set_result(ModelResponse(request.request_id, 503, done=True, error="runner_proxy_error"))
+        _give(answer, ModelResponse(request.request_id, 503, done=True, error="runner_proxy_error"))
 
     async def _frame(self, line: _Line, request: ModelRequest, seconds: float) -> ModelResponse:
         loop = asyncio.get_running_loop()
@@ -269,29 +287,28 @@ class RunnerHub:
         line.moved[request.request_id] = loop.time()
         line.began.setdefault(request.request_id, loop.time())
         line.send(request)
+        late, given = _too_late(request.request_id), None
+        expiry = loop.call_later(seconds, _give, answer, late)
         try:
-            async with asyncio.timeout(seconds):
-                return await answer
-        except TimeoutError:
-            return ModelResponse(request.request_id, 504, done=True, error="runner_proxy_timeout")
+            given = await answer
+            return given
         finally:
-            if line.waiting.get(request.request_id) is answer:
+            expiry.cancel()
+            if given is late or line.waiting.get(request.request_id) is answer:
                 # Nobody waits any more: the slot is free, whatever the runner does.
                 cancel = ModelRequest(request.request_id, CANCEL)
                 self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
 
     async def _read(self, line: _Line, socket: RunnerSocket) -> None:
+        loop = asyncio.get_running_loop()
         while not line.ended.done():
             try:
-                async with asyncio.timeout(self._limits.silence_seconds):
-                    data = await socket.receive()
+                data = await socket.receive()
                 if data is None:
-                    line.end(VIOLATION)
+                    line.end(SILENT)
                     return
-                line.heard = self._now()
+                line.heard, line.heard_at = self._now(), loop.time()
                 self._take(line, data)
-            except TimeoutError:
-                line.end(VIOLATION)
             except FrameError as error:
                 line.end(_code(error), _BROKEN_LINE)
 
@@ -307,35 +324,54 @@ class RunnerHub:
         if delivery.cancels:
             line.send(ModelRequest(response.request_id, CANCEL))
         answer = line.waiting.pop(response.request_id, None)
-        if answer is not None and not answer.done():
-            answer.set_result(response)
+        _give(answer, response)
 
     async def _sweep(self, line: _Line) -> None:
-        """Free the slots of requests that nobody goes on with: a process that died cancels nothing."""
-        idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
+        """End a line that is silent or takes nothing, and free the slots of requests that nobody goes on with.
+
+        A process that died cancels nothing; and a timer for each frame, twice, would be a tenth of what one costs.
+        """
+        limits, loop = self._limits, asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(min(_SWEEP_SECONDS, self._limits.idle_seconds / 10))
-            now = asyncio.get_running_loop().time()
-            for request_id in line.began.keys() - line.exchanges.live:
-                del line.began[request_id], line.moved[request_id]
-            for request_id, began in tuple(line.began.items()):
-                if now - line.moved[request_id] <= idle and now - began <= lifetime:
-                    continue
-                answer = line.waiting.pop(request_id, None)
-                if answer is not None and not answer.done():
-                    answer.set_result(ModelResponse(request_id, 504, done=True, error="runner_proxy_timeout"))
-                cancel = ModelRequest(request_id, CANCEL)
-                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
+            await asyncio.sleep(min(_SWEEP_SECONDS, limits.idle_seconds / 10, limits.silence_seconds / 10))
+            now = loop.time()
+            if now - line.heard_at > limits.silence_seconds or now - line.sends_since > _SEND_SECONDS:
+                line.end(SILENT)
+            self._free(line, now)
+
+    def _free(self, line: _Line, now: float) -> None:
+        idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
+        for request_id in line.began.keys() - line.exchanges.live:
+            del line.began[request_id], line.moved[request_id]
+        for request_id, began in tuple(line.began.items()):
+            if now - line.moved[request_id] <= idle and now - began <= lifetime:
+                continue
+            answer = line.waiting.pop(request_id, None)
+            _give(answer, _too_late(request_id))
+            cancel = ModelRequest(request_id, CANCEL)
+            self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
 
     async def _write(self, line: _Line, socket: RunnerSocket) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            frame = await line.unsent.get()
+            frame = await line.unsent.take()
+            line.sends_since = loop.time()
             try:
-                async with asyncio.timeout(_SEND_SECONDS):
-                    await socket.send(frame)
-            except (TimeoutError, OSError):
-                line.end(VIOLATION)
+                await socket.send(frame)
+            except OSError:
+                line.end(SILENT)
                 return
+            line.sends_since = math.inf
+
+
+def _give(answer: "asyncio.Future[ModelResponse] | None", response: ModelResponse) -> None:
+    """The first counts."""
+    if answer is not None and not answer.done():
+        answer.set_result(response)
+
+
+def _too_late(request_id: str) -> ModelResponse:
+    return ModelResponse(request_id, 504, done=True, error="runner_proxy_timeout")
 
 
 def _code(error: FrameError) -> int:

@@ -17,12 +17,12 @@ from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
 from pointsman.core.secret import Secret
 from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.rest.runner_socket import Authenticate, add_runner_socket
-from pointsman.gateway.runner_hub import RunnerHub, RunnerIdentity
+from pointsman.gateway.runner_hub import RunnerHub
+from pointsman.gateway.runner_identity import RunnerIdentity
 from pointsman.gateway.runners import Runners
 
 _ASK_SECONDS = 1.0
-"""For another process to say that a runner is connected to it."""
-_ASKED_AT_ONCE = 64
+"""For other processes to say which of all the runners that are asked after are connected to them."""
 
 
 @contextlib.asynccontextmanager
@@ -44,13 +44,17 @@ async def gateway_bus(nats_url: Secret | None, say: Callable[[str], None], *, ma
         await bus.close()
 
 
-def serve_runners(api: FastAPI, bus: Bus, runners: Runners, say: Callable[[str], None]) -> RunnerHub:
-    """Let runners dial in to an application, and the records know who is there."""
+def runner_hub(bus: Bus, runners: Runners, say: Callable[[str], None]) -> RunnerHub:
+    """What holds this process's lines, if any; from now on the records know who is there, at whichever process."""
     hub = RunnerHub(bus, say, time.time, DEFAULT_RUNNER_LIMITS, runners.seen)
-    add_runner_socket(api, hub, _authenticate_by(runners))
     lines = RunnerLines(hub)
     runners.look_at(lines, lines)
     return hub
+
+
+def serve_runners(api: FastAPI, hub: RunnerHub, runners: Runners) -> None:
+    """Let runners dial in to an application."""
+    add_runner_socket(api, hub, _authenticate_by(runners))
 
 
 def _authenticate_by(runners: Runners) -> Authenticate:
@@ -71,22 +75,19 @@ class RunnerLines:
         self._hub = hub
 
     async def connected(self, account: str, runner_ids: Collection[str]) -> Collection[str]:
-        """See Presence."""
-        places = asyncio.Semaphore(_ASKED_AT_ONCE)
+        """See Presence. Whoever is not heard of in time is not there, however many are asked after."""
+        found = {each for each in runner_ids if self._hub.presence(account, each) is not None}
+        elsewhere = [each for each in runner_ids if each not in found]
 
-        async def is_connected(runner_id: str) -> bool:
-            if self._hub.presence(account, runner_id) is not None:
-                return True
-            try:
-                async with places:
-                    await self._hub.ask_line(account, runner_id, _ASK_SECONDS)
-            except BusError:
-                return False
-            return True
+        async def ask(runner_id: str) -> None:
+            with contextlib.suppress(BusError):
+                await self._hub.ask_line(account, runner_id, _ASK_SECONDS)
+                found.add(runner_id)
 
-        asked = list(runner_ids)
-        found = await asyncio.gather(*map(is_connected, asked))
-        return [runner_id for runner_id, is_there in zip(asked, found, strict=True) if is_there]
+        async with asyncio.TaskGroup() as tasks:  # all at once: those of a process that is stopped hold up no other's
+            for each in elsewhere:
+                tasks.create_task(ask(each))
+        return found
 
     async def token_ended(self, account: str, runner_id: str) -> None:
         """See RunnersChanged."""

@@ -16,7 +16,15 @@ from pointsman.events.operations_file import DEFAULT_KEEP_DAYS, DayPieces, opera
 from pointsman.events.operations_record import OperationJournal
 from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.metrics import Gauges, Metrics
-from pointsman.gateway.provider_health import NO_LOCAL_MODELS, LocalModels, ProviderHealth, Targets
+from pointsman.gateway.provider_health import (
+    NO_LOCAL_MODELS,
+    LocalModels,
+    ProviderHealth,
+    SeenRunners,
+    Targets,
+    no_runners,
+)
+from pointsman.gateway.runner_identity import RunnerLoad
 from pointsman.gateway.stats import LiveRows, no_rows
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -34,6 +42,10 @@ class Sources:
     live_rows: LiveRows = no_rows
     engines: LocalEngines | None = None
     """Of local models."""
+    runners: SeenRunners = no_runners
+    """For `/health/providers`."""
+    runner_load: Callable[[], RunnerLoad] = RunnerLoad
+    """Of this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,8 @@ class Watching:
         store_up = await sources.store_up()
         rows = await sources.live_rows() if store_up else ()
         engines = sources.engines.states() if sources.engines is not None else {}
-        return self.metrics.exposition(Gauges(rows, store_up, self.events_lost(), sources.open_connections(), engines))
+        connections, load = sources.open_connections(), sources.runner_load()
+        return self.metrics.exposition(Gauges(rows, store_up, self.events_lost(), connections, engines, load))
 
 
 def _parsed(day: str) -> date:
@@ -102,5 +115,5 @@ def watching(
         stack.callback(journal.flush)
         engines = sources.engines
         local = NO_LOCAL_MODELS if engines is None else LocalModels(engines.find, engines.states)
-        health = ProviderHealth(sources.targets, local, wall_clock=time.time, clock=time.monotonic)
+        health = ProviderHealth(sources.targets, local, sources.runners, wall_clock=time.time, clock=time.monotonic)
         yield Watching(journal, directory, sources, health, metrics, lambda: lines.lost, metrics_are_open)

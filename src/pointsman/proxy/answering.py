@@ -5,6 +5,7 @@ From the first byte that is written here there is no other answer any more (comm
 
 import asyncio
 import contextlib
+from http import HTTPStatus
 
 from pointsman.core.candidate import Candidate
 from pointsman.core.candidate_cache import CandidateCache
@@ -33,7 +34,7 @@ class Answering:
         """Relay a whole answer, whatever its status."""
         status = response.head.status
         replaced = REPLACED_BODIES.get(status)
-        if replaced is not None:
+        if replaced is not None and not _is_gateways_own_403(response, candidate):
             self._replace(replaced, response, candidate, client, record)
             record.detail = "the upstream refused the credential"
             return
@@ -102,6 +103,11 @@ class Answering:
             record.answered(record.status, unfinished=streams and not relay.meter.finished())
         # SDKs hang up on the last event, without waiting for the end of the body; others on its end, before we look up.
         record.heard_out = relay.ended or (streams and relay.meter.last_event_passed())
+
+
+def _is_gateways_own_403(response: Response, candidate: Candidate) -> bool:
+    """It says which route or model is not allowed, and holds nothing of a provider's: those bodies it has replaced."""
+    return response.head.status == HTTPStatus.FORBIDDEN and candidate.is_own_gateway and bool(response.head.ours)
 
 
 def _candidate_lines(candidate: Candidate) -> bytes:

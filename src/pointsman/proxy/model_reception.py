@@ -35,6 +35,8 @@ _LONGEST_WAIT = 60
 """Seconds that a library should sleep before it tries again by itself. Anthropic's Python library (2.14) sleeps as long
 as Retry-After says, hours if it must, and its program seems to hang; OpenAI's older ones leave anything above this out.
 """
+_NO_RETRY = b"x-should-retry: false\r\n"
+"""Not a standard's, but both vendors' libraries obey it."""
 _LONGEST_TOLD = 64
 """Characters of a model's name that are repeated to whoever sent it."""
 
@@ -77,6 +79,10 @@ def not_served(model: str | None, table: ModelTable) -> ListenerError:
     told = f" {model!r}" if len(model) <= _LONGEST_TOLD and model.isprintable() else ""
     if model in table.barred:
         return ModelNotAuthorized(f"this key may not use the model{told}; GET /v1/models lists those that it may use")
+    if model in table.unserved:
+        return NoSuchModel(
+            f"the model{told} is not available: what it led to is gone; GET /v1/models lists what there is"
+        )
     near = nearest(model, table.targets)
     hint = f"did you mean {near!r}?" if near else "GET /v1/models lists what there is"
     return NoSuchModel(f"the model{told} does not exist; {hint}")
@@ -158,7 +164,9 @@ class Models:
             wait = max(1, ceil(error.retry_after_seconds))
             own += b"retry-after: %d\r\n" % wait
             if wait > _LONGEST_WAIT:
-                own += b"x-should-retry: false\r\n"  # not a standard's, but both vendors' libraries obey it
+                own += _NO_RETRY
+        if isinstance(error, RunnerError) and not error.may_pass:
+            own += _NO_RETRY
         if protocol == P.MESSAGES:
             body = anthropic_error_body(error.status, message, request_id)
         else:

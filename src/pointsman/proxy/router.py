@@ -17,6 +17,7 @@ from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import MalformedRequest, UpstreamProtocol, UpstreamUnavailable
 from pointsman.core.limits import DEFAULT_LIMITS, DEFAULT_RUNNER_LIMITS, Limits, RunnerLimits
 from pointsman.core.protocols import InferenceProtocol
+from pointsman.core.reach import ONLY_PUBLIC, DirectReach
 from pointsman.events.operation_log import OperationLog
 from pointsman.proxy.answering import REPLACED_BODIES
 from pointsman.proxy.backends.http import EngineBackend, EngineLine, HttpBackend
@@ -56,6 +57,8 @@ class Front:
     """Gets what serves the requests that the reception takes in."""
     mark: bytes = b""
     """The gateway's (`routing.hops`)."""
+    reach: DirectReach = ONLY_PUBLIC
+    """Where confined candidates may lead to."""
 
 
 class Router:
@@ -76,7 +79,8 @@ class Router:
         self._log = log
         self._sweep = Sweep(loop, limits.sweep_seconds, clock or loop.time)
         self._resolver = Resolver()
-        self._pool = Pool(limits, self._sweep, self._resolver)
+        self._confined = Resolver((ONLY_PUBLIC if front is None else front.reach).refused)
+        self._pool = Pool(limits, self._sweep, self._resolver, self._confined)
         self.routes = RouteTable(bundle)
         http = HttpBackend(self._pool, limits, self._sweep, b"" if front is None else front.mark)
         self._backends: dict[str, Backend] = {"http": http, "https": http, "mock": MockBackend(limits)}
@@ -176,6 +180,7 @@ class Router:
         await self._server.close()
         self._pool.close()
         self._resolver.close()
+        self._confined.close()
         self._sweep.close()
         self._log.flush()
 

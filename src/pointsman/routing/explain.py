@@ -11,11 +11,20 @@ from random import Random
 
 from pointsman.core.attempts import Chain, Member, Skipped
 from pointsman.core.candidate import Candidate
-from pointsman.core.explanation import ExplainedCandidate, KeyFact, KeyState, QuotaFact, Rewrite
+from pointsman.core.explanation import (
+    CHAT_PATH,
+    ExplainedCandidate,
+    KeyFact,
+    KeyState,
+    QuotaFact,
+    Rewrite,
+    RunnerFact,
+)
 from pointsman.core.forecast import runs_dry_at
-from pointsman.core.limits import Limits
+from pointsman.core.limits import Limits, RunnerLimits
 from pointsman.core.quota import Counters, Quota
 from pointsman.core.quota_window import MINUTE_SECONDS, day_at, minute_of
+from pointsman.core.runner_model import RunnerModel
 from pointsman.core.time_zones import zone_named
 from pointsman.routing.chain_plan import plan
 from pointsman.routing.hops import HOP_FIELD
@@ -135,6 +144,22 @@ def explain_candidate(candidate: Candidate, asked: Asked, key: KeyFact, limits: 
         key=key,
         rewrite=rewrite_of(candidate, asked),
         header_seconds=candidate.timeout_seconds or limits.response_header_seconds,
+    )
+
+
+def explain_runner(model: RunnerModel, asked: Asked, runner: RunnerFact, limits: RunnerLimits) -> ExplainedCandidate:
+    """A model beside a runner: one attempt, or none at all. Neither query nor header goes over a runner's line."""
+    identifier = model.candidate.model
+    dropped = tuple(dict.fromkeys(name.strip().lower() for name in asked.headers))
+    return ExplainedCandidate(
+        provider=model.candidate.provider,
+        provider_type=model.candidate.provider_type,
+        endpoint=model.base_url.removesuffix("/v1"),
+        place=1 if runner.is_connected else 0,
+        skip_reason="" if runner.is_connected else "runner_offline",
+        rewrite=Rewrite(asked.model, identifier, _body_change(asked, identifier), CHAT_PATH, (), (), (), dropped),
+        header_seconds=limits.idle_seconds,
+        runner=runner,
     )
 
 

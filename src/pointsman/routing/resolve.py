@@ -10,6 +10,7 @@ from pointsman.core.candidate import Candidate
 from pointsman.core.control_errors import InvalidRequest, NotPossibleNow
 from pointsman.core.endpoint import Endpoint, parse_endpoint
 from pointsman.core.profiles import POINTSMAN, ProviderProfile, known_provider_types, profile_for
+from pointsman.core.protocols import InferenceProtocol
 from pointsman.core.provider import KEY_FILE, Provider
 from pointsman.core.reach import refused_address
 from pointsman.core.route import Route
@@ -88,8 +89,12 @@ NO_KEY = Secret("")
 
 
 def through_gateway(name: str, base_url: str, protocols: tuple[str, ...]) -> ResolvedRoute:
-    """A route that its gateway executes, as a bundle carries it. The sandbox shows its own token."""
-    return ResolvedRoute(name, base_url, protocols, NO_KEY, name, POINTSMAN, GATEWAY_WAIT_SECONDS)
+    """A route that its gateway executes, as a bundle carries it. The sandbox shows its own token.
+
+    Models are listed by the gateway itself, whatever the route's own dialects are.
+    """
+    spoken = tuple(dict.fromkeys((*protocols, InferenceProtocol.MODEL_DISCOVERY.value)))
+    return ResolvedRoute(name, base_url, spoken, NO_KEY, name, POINTSMAN, GATEWAY_WAIT_SECONDS)
 
 
 def key_file_of(provider: Provider) -> str:

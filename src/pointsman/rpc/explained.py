@@ -8,6 +8,7 @@ from pointsman.core.explanation import (
     Question,
     QuotaFact,
     Rewrite,
+    RunnerFact,
 )
 from pointsman.rpc.gen import control_pb2 as pb
 
@@ -42,6 +43,7 @@ def explanation_message(made: Explanation) -> pb.Explanation:
         candidates=map(_candidate, made.candidates),
         tried=made.is_tried,
         denial=_denial(made.denial) if made.denial is not None else None,
+        total_secs=made.total_seconds,
     )
 
 
@@ -72,7 +74,12 @@ def _candidate(candidate: ExplainedCandidate) -> pb.ExplainedCandidate:
         quota=_quota(candidate.quota) if candidate.quota is not None else None,
         rewrite=_rewrite(candidate.rewrite) if candidate.rewrite is not None else None,
         header_secs=candidate.header_seconds,
+        runner=_runner(candidate.runner) if candidate.runner is not None else None,
     )
+
+
+def _runner(runner: RunnerFact) -> pb.ExplainedRunner:
+    return pb.ExplainedRunner(id=runner.id, name=runner.name, connected=runner.is_connected)
 
 
 def _quota(quota: QuotaFact) -> pb.ExplainedQuota:

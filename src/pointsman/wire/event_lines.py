@@ -19,6 +19,27 @@ def is_done(line: bytes) -> bool:
     return _DONE.fullmatch(line) is not None
 
 
+class EventEnds:
+    """Says what goes behind each line of a stream whose empty lines were left out.
+
+    A field beside an event's data (`event`, `id`) stays with it: some readers take one that stands alone for an event
+    that should have data, and fail.
+    """
+
+    __slots__ = ("_is_open",)
+
+    def __init__(self) -> None:
+        self._is_open = False
+
+    def after(self, line: bytes) -> bytes:
+        """One line's end, and the event's where it ends there."""
+        if line.partition(b":")[0] == b"data":
+            self._is_open = False
+        elif not line.startswith(b":"):
+            self._is_open = True
+        return b"\n" if self._is_open else b"\n\n"
+
+
 class EventLines:
     """Takes bytes as they come; gives lines when they are asked for."""
 

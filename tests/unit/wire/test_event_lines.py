@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.wire.event_lines import EventLines, LineTooLong, is_done
+from pointsman.wire.event_lines import EventEnds, EventLines, LineTooLong, is_done
 
 _LIMIT = 12
 
@@ -70,3 +70,18 @@ def test_any_splitting_of_the_bytes_gives_the_same_lines(parts: list[bytes], dat
 )
 def test_only_the_line_itself_says_that_a_stream_is_done(line: bytes, done: bool) -> None:
     assert is_done(line) is done
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        ("data: 1", ": ping", "data:2", "data"),
+        ("event: x\nid: 1\ndata: 1", "data: 2"),
+        (": ping", "event: x\n: ping\ndata: 1", ": ping"),
+        ("database: 1\ndata: 1",),
+    ],
+)
+def test_an_event_ends_with_its_data_and_a_comment_between_events_is_its_own(events: tuple[str, ...]) -> None:
+    ends = EventEnds()
+    told = [line + ends.after(line) for line in "\n".join(events).encode().split(b"\n")]
+    assert b"".join(told) == "".join(f"{event}\n\n" for event in events).encode()

@@ -73,7 +73,7 @@ class ControlServicer(control_pb2_grpc.ControlServicer):
         """All routes of the account."""
         account = caller().account
         routes = await self._control.routes.list(account)
-        problems = [await self._control.routes.problem(account, route) for route in routes]
+        problems = await self._control.routes.problems(account, routes)
         return pb.ListRoutesResponse(routes=list(map(route_message, routes, problems)))
 
     async def DeleteRoute(self, request: pb.DeleteRouteRequest, context: _Context) -> pb.DeleteRouteResponse:

@@ -104,8 +104,12 @@ class CandidateAnswer(_Answer):
 
 class _Route(_Answer):
     name: str
-    kind: str = Field(description="direct, chain or alias.")
-    provider_name: str = Field(description="Of a direct route, as the model.")
+    kind: str = Field(
+        description="direct, chain or alias; runner or model: a registered model, whose alias is the name."
+    )
+    provider_name: str = Field(
+        description="Of a direct route, as the model; runner:NAME or direct:ALIAS of a registered model."
+    )
     model: str
     timeout_seconds: int
     candidates: list[CandidateAnswer] = Field(description="Of a chain, as the strategy, fallback and request timeout.")
@@ -115,7 +119,7 @@ class _Route(_Answer):
     target: str = Field(description="Of an alias: the route that it leads to.")
     via_gateway: bool
     from_file: bool = Field(description=_FROM_FILE)
-    version: int = Field(description="Grows with every change.")
+    version: int = Field(description="Grows with every change; 0 of a registered model.")
 
 
 class RouteAnswer(_Route):

@@ -67,7 +67,8 @@ class RouteEndpoints:
     async def list(self, account: AccountName) -> answers.RouteList:
         """All routes by name, each with why it cannot be used, if so."""
         routes = self._control.routes
-        found = [(route, await routes.problem(account, route)) for route in await routes.list(account)]
+        listed = await routes.list(account)
+        found = list(zip(listed, await routes.problems(account, listed), strict=True))
         return answers.RouteList.of(found)
 
     async def get(self, account: AccountName, name: PathName) -> answers.RouteAnswer:

@@ -78,7 +78,8 @@ class ExplainedSkip(_Answer):
     """Why a candidate would not be asked."""
 
     reason: str = Field(
-        description="quota_daily, quota_minute, exhausted, no_weight, dialect, auth_error, no_model or unresolvable."
+        description="quota_daily, quota_minute, exhausted, no_weight, dialect, auth_error, no_model, unresolvable or "
+        "runner_offline."
     )
     until: datetime | None
     detail: str
@@ -120,12 +121,20 @@ class ExplainedRewrite(_Answer):
     headers_dropped: list[str] = Field(description="Of those that were asked about.")
 
 
+class ExplainedRunner(_Answer):
+    """The runner that a model is asked through."""
+
+    id: str
+    name: str
+    connected: bool = Field(description="Now, to whichever process of the gateway.")
+
+
 class ExplainedCandidate(_Answer):
     """One provider, and whether it would be asked."""
 
     provider_name: str
     provider_type: str
-    endpoint: str = Field(description="Without its path.")
+    endpoint: str = Field(description="Without its path; of a runner's model, on the runner's machine.")
     place: int = Field(description="In the order of attempts, from 1; 0: not asked.")
     skip: ExplainedSkip | None
     fallback: bool
@@ -134,6 +143,7 @@ class ExplainedCandidate(_Answer):
     quota: ExplainedQuota | None = Field(description="None where nothing is counted.")
     rewrite: ExplainedRewrite | None
     header_seconds: float = Field(description="How long the head of its answer is waited for.")
+    runner: ExplainedRunner | None = Field(description="None for what no runner is asked for.")
 
 
 class ExplanationAnswer(_Answer):
@@ -145,12 +155,13 @@ class ExplanationAnswer(_Answer):
     protocol: str = Field(description="The dialect.")
     steps: list[ExplainedStep]
     route: str
-    kind: str = Field(description="direct or chain.")
+    kind: str = Field(description="direct, chain, runner or model.")
     version: int = Field(description="Of the route; 0 when it is not known.")
     runs: str = Field(description="gateway or sandbox: who calls the provider.")
     strategy: str
     request_timeout_seconds: float = Field(description="Of a chain: until the first byte of an answer.")
     chunk_idle_seconds: float = Field(description="Between two pieces of an answer.")
+    total_seconds: float = Field(description="Until the last byte of an answer; 0 where only its pauses are bounded.")
     tried: bool = Field(description="Whether anybody would be asked.")
     denial: ExplainedDenial | None
     candidates: list[ExplainedCandidate] = Field(
@@ -173,6 +184,7 @@ class ExplanationAnswer(_Answer):
             strategy=made.strategy,
             request_timeout_seconds=made.request_timeout_seconds,
             chunk_idle_seconds=made.chunk_idle_seconds,
+            total_seconds=made.total_seconds,
             tried=made.is_tried,
             denial=None if made.denial is None else _denial(made.denial),
             candidates=[_candidate(each) for each in made.candidates],
@@ -203,7 +215,12 @@ def _candidate(made: core.ExplainedCandidate) -> ExplainedCandidate:
         quota=None if made.quota is None else _quota(made.quota),
         rewrite=None if made.rewrite is None else _rewrite(made.rewrite),
         header_seconds=made.header_seconds,
+        runner=None if made.runner is None else _runner(made.runner),
     )
+
+
+def _runner(runner: core.RunnerFact) -> ExplainedRunner:
+    return ExplainedRunner(id=runner.id, name=runner.name, connected=runner.is_connected)
 
 
 def _quota(quota: core.QuotaFact) -> ExplainedQuota:

@@ -11,7 +11,8 @@ from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from pointsman.core.control_errors import ControlError
-from pointsman.gateway.runner_hub import TOO_LARGE, VIOLATION, RunnerHub, RunnerIdentity
+from pointsman.gateway.runner_hub import TOO_LARGE, VIOLATION, RunnerHub
+from pointsman.gateway.runner_identity import RunnerIdentity
 from pointsman.wire.runner_frames import FrameError, FrameTooLarge
 
 PATH = "/api/v1/runners/{runner_id}/ws"
@@ -44,10 +45,7 @@ def add_runner_socket(api: FastAPI, hub: RunnerHub, authenticate: Authenticate) 
         await websocket.accept()
 
         async def confirm() -> bool:
-            try:
-                return await authenticate(runner_id, tokens[0]) == identity
-            except ControlError:  # the store has gone: the runner comes again
-                return False
+            return await authenticate(runner_id, tokens[0]) == identity
 
         await hub.serve(identity, _Socket(websocket), confirm)
 

@@ -30,7 +30,9 @@ class ListenerLimits:
     head_bytes: int = 64 * 1024
     """Request line and fields. Beyond it: 400, close."""
     connections: int = 256
-    """At once; one runs one request. Beyond it: 503, close."""
+    """At once, without runners' websockets; one runs one request. Beyond it: 503, close."""
+    lines: int = 2048
+    """Runners' websockets at once, with those whose token is still being judged. Beyond it: 503, close."""
     idle_seconds: float = 15.0
     """Without a complete head since the connection or its last answer, or without taking a byte of it: close."""
     stop_seconds: float = 5.0
@@ -131,11 +133,13 @@ class _Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         # uvicorn's own override has this signature.
         super().connection_made(transport)
-        if len(self.connections) > self.bounds.connections:
-            self._is_refused = True
-            transport.write(_plain(503, "Service Unavailable", "unavailable", "too many connections; try again later"))
-            transport.close()
+        # Counted apart: runners stay, and would keep the admin out.
+        if len(self.connections) - self._lines() > self.bounds.connections:
+            self._refuse(503, "Service Unavailable", "unavailable", "too many connections; try again later")
         self._arm()
+
+    def _lines(self) -> int:
+        return sum(isinstance(each, BoundedWebSocket) for each in self.connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
@@ -152,7 +156,14 @@ class _Connection(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._disarm()
+        if self._lines() >= self.bounds.lines:
+            self._refuse(503, "Service Unavailable", "unavailable", "too many runners are connected; try again later")
+            return
         super().handle_websocket_upgrade(event)
+        line = self.transport.get_protocol()
+        if isinstance(line, BoundedWebSocket) and not line.handshake_initiated:
+            # Nobody would ever answer it, nor let it go.
+            self._refuse(400, "Bad Request", "invalid_argument", "that is no runner's upgrade; see RFC 6455")
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -169,6 +180,11 @@ class _Connection(H11Protocol):
             running.disconnected = True
             running.message_event.set()
         self._is_refused = True
+        self.transport.close()
+
+    def _refuse(self, status: int, phrase: str, code: str, message: str) -> None:
+        self._is_refused = True
+        self.transport.write(_plain(status, phrase, code, message))
         self.transport.close()
 
     def _is_idle(self) -> bool:

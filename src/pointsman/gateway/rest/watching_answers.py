@@ -30,21 +30,21 @@ class LiveStats(BaseModel):
 
 
 class ProviderHealthAnswer(BaseModel):
-    """How one provider is."""
+    """How one provider is, or one runner."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str
+    name: str = Field(description="Of a runner with `runner:` before it.")
     status: str = Field(
         description="`ok`, `auth_error`, `rate_limit`, `server_error`, `unknown_error`, `unreachable`, `not_loaded` or "
-        "`unusable`."
+        "`unusable`; of a runner `ok` or `not_connected`."
     )
     http_status: int = Field(default=0, description="Of its answer, where there was one.")
     latency_ms: int = Field(default=0, description="Until the head of its answer, where there was one.")
 
 
 class ProvidersHealth(BaseModel):
-    """How all providers of an account are."""
+    """How all providers of an account are, and its runners behind them."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -29,6 +29,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     _is_planned = False
     _is_over = False
     """Whether what comes is of no interest any more."""
+    _last: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._unseen = bytearray()
@@ -126,7 +127,14 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._unseen.clear()
         self.close_timer = self.loop.call_later(_LAST_SECONDS, self.transport.close)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._is_over = True
+        if self._last is not None:  # it would keep what has gone for its time
+            self._last.cancel()
+
     def on_task_complete(self, task: "asyncio.Task[None]") -> None:
         """The application has ended. One that takes no byte would keep its connection for ever."""
         super().on_task_complete(task)
-        self.loop.call_later(_LAST_SECONDS, self.transport.abort)
+        if not self.disconnected:
+            self._last = self.loop.call_later(_LAST_SECONDS, self.transport.abort)

@@ -34,6 +34,7 @@ class _Prepared:
                 tls=endpoint.scheme == "https",
                 ca_bundle=candidate.ca_bundle,
                 key=candidate.api_key,
+                is_confined=candidate.is_confined,
             )
         )
         self.patience = Patience(candidate.timeout_seconds or limits.response_header_seconds)

@@ -1,6 +1,7 @@
 """Kept connections, by origin."""
 
 import asyncio
+import socket
 import ssl
 import weakref
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ class Origin:
     unix_socket: str = ""
     key: Secret | None = None
     """Requests with different keys may be different accounts', and a key that was replaced must not live on here."""
+    is_confined: bool = False
+    """Whether it is dialled under the stricter rule (`Candidate.is_confined`). What was dialled under the other one is
+    never lent to it, even if both are the same server."""
 
 
 class OriginPool:
@@ -91,7 +95,7 @@ class OriginPool:
                 elif origin.tls:
                     await self._dial_tls(connection)
                 else:
-                    sock = await self._pool.resolver.connect(origin.host, origin.port)
+                    sock = await self._connect()
                     await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
         except TimeoutError:
             raise UpstreamUnavailable(f"no connection to {origin.host}:{origin.port} in time") from None
@@ -106,6 +110,13 @@ class OriginPool:
             raise
         return connection
 
+    async def _connect(self) -> socket.socket:
+        """Judged by the rule that this origin is under, whatever its name leads to now."""
+        resolver = self._pool.confined if self._origin.is_confined else self._pool.resolver
+        if resolver is None:
+            raise UpstreamUnavailable("what an account's user has named is not dialled here")
+        return await resolver.connect(self._origin.host, self._origin.port)
+
     async def _dial_tls(self, connection: UpstreamConnection) -> None:
         origin, loop = self._origin, asyncio.get_running_loop()
         settled: asyncio.Future[str] = loop.create_future()
@@ -115,7 +126,7 @@ class OriginPool:
                 settled.set_result(reason)
 
         context = self._pool.tls_context(origin.ca_bundle)
-        sock = await self._pool.resolver.connect(origin.host, origin.port)
+        sock = await self._connect()
         transport, _ = await loop.create_connection(
             lambda: TlsTransport(
                 context, connection, server_side=False, server_hostname=origin.host, on_settled=on_settled
@@ -134,9 +145,12 @@ class OriginPool:
 class Pool:
     """The connections of every origin, as long as somebody uses it or a connection is open."""
 
-    def __init__(self, limits: Limits, sweep: Sweep, resolver: Resolver) -> None:
+    def __init__(self, limits: Limits, sweep: Sweep, resolver: Resolver, confined: Resolver | None = None) -> None:
+        """`confined` dials for confined origins, by its own rule and in its own threads: names that users have chosen
+        may be slow to resolve, and the operator's must not wait behind them. None: such origins are not dialled."""
         self.limits = limits
         self.resolver = resolver
+        self.confined = confined
         self.now = sweep.now
         self._sweep = sweep
         # Whoever calls an origin holds its pool, and so do its connections, which the loop holds.

@@ -41,15 +41,16 @@ class Route(_message.Message):
     FROM_FILE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     kind: _builtins.str
-    """direct, chain or alias."""
+    """direct, chain or alias; runner or model: a registered model, whose alias is its name."""
     provider_name: _builtins.str
+    """Of a model beside a runner runner:NAME, of one with an address of its own direct:ALIAS."""
     model: _builtins.str
     timeout_secs: _builtins.int
-    """0 means the default, 60 s."""
+    """0 means the default, 60 s; of a runner's model, what is fixed for all of them."""
     version: _builtins.int
-    """Starts at 1, grows with every change, and is never used twice for a name."""
+    """Starts at 1, grows with every change, and is never used twice for a name. 0 of a registered model."""
     problem: _builtins.str
-    """Why sandboxes do not get this route at present; empty when they do."""
+    """Why it cannot be used at present; empty when it can."""
     strategy: _builtins.str
     """Of a chain: in_order, weighted or least_used."""
     fallback: _builtins.str
@@ -935,6 +936,7 @@ class Explanation(_message.Message):
     CANDIDATES_FIELD_NUMBER: _builtins.int
     TRIED_FIELD_NUMBER: _builtins.int
     DENIAL_FIELD_NUMBER: _builtins.int
+    TOTAL_SECS_FIELD_NUMBER: _builtins.int
     account: _builtins.str
     model: _builtins.str
     """Absent: the request names none."""
@@ -943,7 +945,7 @@ class Explanation(_message.Message):
     """Empty: the path is none of inference."""
     route: _builtins.str
     kind: _builtins.str
-    """direct or chain."""
+    """direct, chain, runner or model."""
     version: _builtins.int
     runs: _builtins.str
     """gateway or sandbox: who calls the provider."""
@@ -952,6 +954,8 @@ class Explanation(_message.Message):
     chunk_idle_secs: _builtins.float
     tried: _builtins.bool
     """Whether anybody would be asked."""
+    total_secs: _builtins.float
+    """Until an answer's last byte; 0 where only the pauses in it are bounded."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExplainedStep]: ...
     @_builtins.property
@@ -980,10 +984,11 @@ class Explanation(_message.Message):
         candidates: _abc.Iterable[Global___ExplainedCandidate] | None = ...,
         tried: _builtins.bool = ...,
         denial: Global___ExplainedDenial | None = ...,
+        total_secs: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "denial", b"denial", "model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "account", b"account", "candidates", b"candidates", "chunk_idle_secs", b"chunk_idle_secs", "denial", b"denial", "kind", b"kind", "model", b"model", "path", b"path", "protocol", b"protocol", "request_timeout_secs", b"request_timeout_secs", "route", b"route", "runs", b"runs", "steps", b"steps", "strategy", b"strategy", "tried", b"tried", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "account", b"account", "candidates", b"candidates", "chunk_idle_secs", b"chunk_idle_secs", "denial", b"denial", "kind", b"kind", "model", b"model", "path", b"path", "protocol", b"protocol", "request_timeout_secs", b"request_timeout_secs", "route", b"route", "runs", b"runs", "steps", b"steps", "strategy", b"strategy", "total_secs", b"total_secs", "tried", b"tried", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
     _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
@@ -1070,6 +1075,7 @@ class ExplainedCandidate(_message.Message):
     QUOTA_FIELD_NUMBER: _builtins.int
     REWRITE_FIELD_NUMBER: _builtins.int
     HEADER_SECS_FIELD_NUMBER: _builtins.int
+    RUNNER_FIELD_NUMBER: _builtins.int
     provider_name: _builtins.str
     provider_type: _builtins.str
     endpoint: _builtins.str
@@ -1093,6 +1099,10 @@ class ExplainedCandidate(_message.Message):
     def quota(self) -> Global___ExplainedQuota: ...
     @_builtins.property
     def rewrite(self) -> Global___ExplainedRewrite: ...
+    @_builtins.property
+    def runner(self) -> Global___ExplainedRunner:
+        """Absent for what no runner is asked for."""
+
     def __init__(
         self,
         *,
@@ -1111,14 +1121,40 @@ class ExplainedCandidate(_message.Message):
         quota: Global___ExplainedQuota | None = ...,
         rewrite: Global___ExplainedRewrite | None = ...,
         header_secs: _builtins.float = ...,
+        runner: Global___ExplainedRunner | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["quota", b"quota", "rewrite", b"rewrite"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quota", b"quota", "rewrite", b"rewrite", "runner", b"runner"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_chance", b"by_chance", "endpoint", b"endpoint", "fallback", b"fallback", "header_secs", b"header_secs", "key_problem", b"key_problem", "key_source", b"key_source", "key_state", b"key_state", "place", b"place", "provider_name", b"provider_name", "provider_type", b"provider_type", "quota", b"quota", "rewrite", b"rewrite", "skip_detail", b"skip_detail", "skip_reason", b"skip_reason", "skip_until_ms", b"skip_until_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_chance", b"by_chance", "endpoint", b"endpoint", "fallback", b"fallback", "header_secs", b"header_secs", "key_problem", b"key_problem", "key_source", b"key_source", "key_state", b"key_state", "place", b"place", "provider_name", b"provider_name", "provider_type", b"provider_type", "quota", b"quota", "rewrite", b"rewrite", "runner", b"runner", "skip_detail", b"skip_detail", "skip_reason", b"skip_reason", "skip_until_ms", b"skip_until_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExplainedCandidate: _TypeAlias = ExplainedCandidate  # noqa: Y015
+
+@_typing.final
+class ExplainedRunner(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    CONNECTED_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    name: _builtins.str
+    connected: _builtins.bool
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        connected: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected", "id", b"id", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainedRunner: _TypeAlias = ExplainedRunner  # noqa: Y015
 
 @_typing.final
 class ExplainedQuota(_message.Message):
