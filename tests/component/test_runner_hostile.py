@@ -274,3 +274,78 @@ def test_who_does_not_say_hello_as_it_should_gets_no_line(hostile: Program, gree
             assert EVIL not in f"{log.getvalue()} {made.said}"
 
     run(work)
+
+
+@pytest.mark.guarantee("N3")
+def test_the_id_of_another_runners_request_is_nothing_to_a_runner() -> None:
+    async def work() -> None:
+        log = io.StringIO()
+        async with (
+            bench(models=_MODELS, lines=log) as made,
+            made.runner() as thief,
+            made.runner(runner_id=OTHER) as honest,
+        ):
+            asked = asyncio.ensure_future(made.ask(model="other"))
+            request = await honest.receive()
+            for more in ({"data": f'{{"x":"{EVIL}"}}', "done": True}, {"error": EVIL}, {"data": "{}", "status": 500}):
+                await thief.answer(request, **more)
+            await thief.send({"type": "heartbeat"})
+            stolen = asyncio.ensure_future(made.ask())
+            await thief.answer(await thief.receive(), "{}", done=True)
+            assert told(await stolen) == (200, "")  # so what it sent before was looked at
+            assert not asked.done()
+            await honest.answer(request, '{"right":true}', done=True)
+            assert (await asked).body == b'{"right":true}'
+            assert EVIL not in f"{log.getvalue()} {made.said}"
+
+    run(work)
+
+
+@pytest.mark.guarantee("N12")
+@pytest.mark.guarantee("N16")
+def test_a_runner_that_does_not_read_costs_its_own_clients_their_time_and_loses_its_line(hostile: Program) -> None:
+    async def work() -> None:
+        limits = replace(_LISTENING, idle_seconds=0.7)
+        pad = "x" * 1_000_000
+
+        async with bench(limits, None, _MODELS) as made:
+            async with hostile.playing(made.control, "reads nothing", closes=False), asyncio.TaskGroup() as tasks:
+                await until(lambda: made.active == 0)
+                seen = set()
+                while made.active >= 0:
+                    asked = [tasks.create_task(made.ask(pad=pad)) for _ in range(4)]
+                    seen |= {told(await each) for each in asked}
+                    assert made.active <= 0
+            assert seen <= {(504, "runner_proxy_timeout"), (503, OFFLINE)}
+            assert (504, "runner_proxy_timeout") in seen
+            assert told(await made.ask()) == (503, OFFLINE)
+
+    run(work)
+
+
+@pytest.mark.alone
+@pytest.mark.guarantee("N1")
+def test_a_thousand_tokens_that_are_not_valid_are_a_thousand_refusals_and_no_lag() -> None:
+    request = (
+        f"GET /api/v1/runners/{RUNNER}/ws HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+        "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nsec-websocket-version: 13\r\nx-runner-token: {}\r\n\r\n"
+    )
+
+    async def refused(port: int, number: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request.format(f"{EVIL}-{number}").encode())
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def work() -> None:
+        async with bench(models=_MODELS) as made, _beside(made) as others, watched() as watch:
+            for first in range(0, 1000, 50):
+                answers = await asyncio.gather(*(refused(made.control, first + each) for each in range(50)))
+                assert {each.partition(b"\r\n")[0] for each in answers} == {b"HTTP/1.1 401 Unauthorized"}
+                assert EVIL.encode() not in b"".join(answers)
+            assert watch.percentile_ms(0.99) < 2 * _LAG_MS  # of whom knocks, too: they share the loop
+            assert {told(each) for each in others} == {(200, "")}
+            assert EVIL not in str(made.said)
+
+    run(work)

@@ -335,7 +335,8 @@ class RunnerHub:
         while True:
             await asyncio.sleep(min(_SWEEP_SECONDS, limits.idle_seconds / 10, limits.silence_seconds / 10))
             now = loop.time()
-            if now - line.heard_at > limits.silence_seconds or now - line.sends_since > _SEND_SECONDS:
+            is_stuck = now - line.sends_since > min(_SEND_SECONDS, limits.silence_seconds)
+            if is_stuck or now - line.heard_at > limits.silence_seconds:
                 line.end(SILENT)
             self._free(line, now)
 
