@@ -222,6 +222,7 @@ class Way:
         self.breaks: set[str] = set()
         """Directions in which half of what comes next is passed on, and then everything is reset."""
         self._loop = loop
+        self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -233,6 +234,15 @@ class Way:
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         self._server = server
+
+    def close(self) -> None:
+        """Listen no more, and break what is open."""
+        self._loop.run(self._close())
+
+    async def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        await self._reset()
 
     def reset(self) -> None:
         """Break every connection, both ways, with an RST."""

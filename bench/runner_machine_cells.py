@@ -55,13 +55,13 @@ def _runner_paused(world: RunnerWorld) -> Seen:
     return Seen(time.monotonic(), bound=8 + SHORT)
 
 
-def _ended_by(how: signal.Signals, world: RunnerWorld) -> Seen:
+def _ended_by(how: signal.Signals, world: RunnerWorld, seconds: float = 2.0) -> Seen:
     runner = world.machines[0].runner
     time.sleep(_AMID_SECONDS)
     began = time.monotonic()
     status = runner.end(how)
     told = [f"ended with {status} after {time.monotonic() - began:.1f} s"]
-    time.sleep(2)
+    time.sleep(seconds)
     runner.start()
     return Seen(time.monotonic(), told, ends=_GONE, bound=SHORT)
 
@@ -265,6 +265,7 @@ def _no_room(world: RunnerWorld) -> Seen:
         now = {path.name: path.read_bytes() for path in place.iterdir() if path != ballast}
         if now != kept:
             seen.wrong.append(f"files were left: {sorted(now)}")
+        time.sleep(1)
         if not guest.runner.runs:
             seen.wrong.append(f"its token was replaced, and the new one is nowhere: {guest.runner.lines[-1]}")
         ballast.unlink()
@@ -289,9 +290,9 @@ def _small_disk(place: Path, stack: ExitStack) -> Path:
     return place
 
 
-def killed(world: RunnerWorld) -> Seen:
-    """A runner, and started again 2 s later."""
-    return _ended_by(signal.SIGKILL, world)
+def killed(world: RunnerWorld, seconds: float = 2.0) -> Seen:
+    """A runner, and started again so much later."""
+    return _ended_by(signal.SIGKILL, world, seconds)
 
 
 MACHINE_CELLS = (

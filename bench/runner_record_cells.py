@@ -88,11 +88,12 @@ def _crowd(world: RunnerWorld) -> Seen:
     """200 runners beside those of the callers; the API process is killed, and all come back at once."""
     seen = Seen(0.0, ends=(OFFLINE, CUT_OFFLINE), bound=SHORT)
     with tempfile.TemporaryDirectory() as directory:
+        before = len(world.api.lines)
         states = [_registered(world, number) for number in range(_CROWD)]
         runners = world.loop.run(_stay(states, Path(directory)))
         try:
-            everybody = _CROWD + len(world.machines)
-            world.until(lambda: _connected(world, 0) >= everybody, "not everybody is connected")
+            everybody = _CROWD + len(world.models)
+            world.until(lambda: _connected(world, before) >= _CROWD, "not everybody is connected")
             world.api.end(signal.SIGKILL)
             since = len(world.api.lines)
             world.api.start()

@@ -15,8 +15,10 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,24 +103,34 @@ class RunnerWorld:
         for each in self.gateways:
             stack.callback(each.close)
         self.api.start()
-        for worker in self.workers:
-            worker.start(environ)
         self.callers = Callers()
         self.machines: list[Machine] = []
         """Those that callers ask all the time, and guests of a cell."""
-        for number in range(runners):
-            self.add_machine(f"m{number}", stack)
-        self.models = [machine.model.name for machine in self.machines]
+        self.models = [f"m{number}" for number in range(runners)]
+        with ThreadPoolExecutor() as pool:  # they take their time, and so do runners
+            starting = [pool.submit(worker.start, environ) for worker in self.workers]
+            for model in self.models:
+                self._add(model, stack, directory / f"runner-{model}")
+            for started in starting:
+                started.result()
+        for model in self.models:
+            self._wait_for(model)
         self.loop.run(self.callers.start(*((model, self.ports) for model in self.models)))
 
     def add_machine(self, name: str, stack: ExitStack, directory: Path | None = None) -> "Machine":
-        """With a model of that name, and a runner that is connected."""
+        """With a model of that name, which is served when this returns."""
+        machine = self._add(name, stack, directory or self.directory / f"runner-{name}")
+        self._wait_for(name)
+        return machine
+
+    def _add(self, name: str, stack: ExitStack, directory: Path) -> "Machine":
         model, way = RecordingModel(name, self.loop), Way(self.loop)
+        stack.callback(model.stop)
         model.start()
         way.target = self.api.ports["control"]
+        stack.callback(way.close)
         way.start()
-        place = directory or self.directory / f"runner-{name}"
-        runner = RunnerProcess(f"laptop-{name}", place, f"http://127.0.0.1:{way.port}", self.api.token_file)
+        runner = RunnerProcess(f"laptop-{name}", directory, f"http://127.0.0.1:{way.port}", self.api.token_file)
         stack.callback(runner.close)
         done = runner.register(f"{name}@{model.url}")
         if done.returncode:
@@ -126,9 +138,11 @@ class RunnerWorld:
         runner.start()
         runner.said("ready")
         self.machines.append(Machine(model, way, runner))
-        for port in self.ports:
-            self.until(lambda at=port: self._knows(name, at), f"model {name} is not served")  # type: ignore[misc]
         return self.machines[-1]
+
+    def _wait_for(self, model: str) -> None:
+        for port in self.ports:
+            self.until(partial(self._knows, model, port), f"model {model} is not served")
 
     def _knows(self, name: str, port: int) -> bool:
         """A data worker looks for new models now and then."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
 from pointsman.rpc.gen import inference_pb2, inference_pb2_grpc
 from tests.component.test_runner_routes import LINES, explained, listed, refused, until_in_force
@@ -69,6 +70,7 @@ def test_a_sandbox_is_led_to_an_alias_by_its_token_or_by_inference_local(tmp_pat
         assert [row[-1] for row in gateway.usage()] == ["sandbox:shared", "sandbox:own"]
 
 
+@pytest.mark.guarantee("M4")
 def test_a_model_that_is_renamed_or_deleted_leaves_those_that_name_it_nowhere(tmp_path: Path) -> None:
     with served(tmp_path, "--default-route=other") as (gateway, runner, model_id):
         gateway.run("inference", "set", "--route", "llama", "--no-verify")
@@ -97,6 +99,7 @@ def test_a_model_that_is_renamed_or_deleted_leaves_those_that_name_it_nowhere(tm
         assert "still named" not in gateway.said("model renamed of default: deleted")
 
 
+@pytest.mark.guarantee("M4")
 def test_a_deleted_runners_model_is_history_that_nobody_else_answers_for(tmp_path: Path) -> None:
     with served(tmp_path, "--default-route=other") as (gateway, runner, _):
         token = gateway.run("sandbox", "token", "create", "web", "--route", "llama")
@@ -116,6 +119,7 @@ def test_a_deleted_runners_model_is_history_that_nobody_else_answers_for(tmp_pat
         gateway.said(f"route llama of default: left out of bundles: {problem}")
 
 
+@pytest.mark.guarantee("M4")
 def test_a_default_route_may_be_an_alias_and_falls_back_on_nothing(tmp_path: Path) -> None:
     with served(tmp_path, "--default-route=llama") as (gateway, runner, _):
         assert said(gateway, "anything") == (503, "runner_offline")
@@ -139,6 +143,7 @@ def test_a_keys_models_are_the_aliases_it_names(tmp_path: Path) -> None:
         assert "there is no route 'nowhere'" in refused(gateway, "key", "create", "x", "--route", "nowhere")
 
 
+@pytest.mark.guarantee("M3")
 def test_a_file_that_defines_a_route_with_a_models_alias_is_not_taken_over(tmp_path: Path) -> None:
     file = tmp_path / "pointsman.yaml"
     text = "providers: [{name: up, type: mock, model: m}]\nroutes: [{name: %s, candidates: [up]}]\n"

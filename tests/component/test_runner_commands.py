@@ -193,6 +193,20 @@ def test_a_refusal_is_one_line_without_the_key(
     assert len(rest.asked) == 1
 
 
+def test_a_machine_that_cannot_keep_a_token_asks_for_none_so_that_the_old_one_still_counts(
+    runner: Runner, rest: ScriptedRest
+) -> None:
+    runner.registered(rest)
+    kept = {path.name: path.read_bytes() for path in runner.directory.iterdir()}
+    words = ("runner", "register", "--gateway", rest.url, "--config-dir", str(runner.directory))
+    done = run_to_end(["prlimit", "--fsize=0", POINTSMAN, *words])
+    assert done.returncode == 1
+    assert "runner.json: cannot be written: file too large; check" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert len(rest.asked) == 1
+    assert {path.name: path.read_bytes() for path in runner.directory.iterdir()} == kept
+
+
 def test_a_refused_registration_leaves_nothing_behind(runner: Runner, rest: ScriptedRest) -> None:
     rest.refuse = (403, {})
     done = runner.registered(rest)

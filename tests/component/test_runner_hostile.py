@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import io
 import json
 import subprocess
@@ -105,11 +106,13 @@ async def _beside(made: Bench) -> AsyncIterator[list[Told]]:
 @contextlib.asynccontextmanager
 async def watched() -> AsyncIterator[LoopWatch]:
     """How late this loop is: the gateway's, and all clients'; the hostile runner has its own."""
+    gc.freeze()  # what the other tests left need not be looked through meanwhile
     watch = LoopWatch(asyncio.get_running_loop())
     try:
         yield watch
     finally:
         watch.close()
+        gc.unfreeze()
 
 
 def told(answer: Told) -> tuple[int, str]:

@@ -73,6 +73,7 @@ def cluster_inference(gateway: ServingGateway) -> inference_pb2.GetClusterInfere
         return answer
 
 
+@pytest.mark.guarantee("M3")
 def test_explain_says_that_a_runners_model_is_asked_once_and_what_it_is_sent(
     gateway: ServingGateway, runner: PlayedRunner
 ) -> None:
@@ -141,6 +142,7 @@ def test_explain_refuses_what_a_runners_model_is_not_sent_as_the_listener_does(
     assert (denial["status"], denial["code"]) == (status, code)
 
 
+@pytest.mark.guarantee("M3")
 def test_inference_local_leads_to_an_alias_and_is_explained_as_the_gateways_to_run(
     gateway: ServingGateway, runner: PlayedRunner
 ) -> None:
@@ -164,6 +166,7 @@ def test_inference_local_leads_to_an_alias_and_is_explained_as_the_gateways_to_r
     gateway.run("inference", "delete")
 
 
+@pytest.mark.guarantee("M3")
 def test_an_alias_is_listed_shown_and_kept_from_changes_as_a_model(
     gateway: ServingGateway, runner: PlayedRunner
 ) -> None:
@@ -182,6 +185,7 @@ def test_an_alias_is_listed_shown_and_kept_from_changes_as_a_model(
     assert place in runner.rest("PATCH", "/routes/llama", {"model": "other"}).error
 
 
+@pytest.mark.guarantee("M3")
 def test_a_name_is_a_routes_or_a_models_whichever_came_first(gateway: ServingGateway, runner: PlayedRunner) -> None:
     gateway.provide("mocked", "mock://answers")
     target = ("--provider", "mocked", "--model", "m")

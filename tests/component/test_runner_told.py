@@ -106,6 +106,7 @@ def test_a_stream_is_told_with_its_runner_its_model_and_its_tokens(
     ],
     ids=["busy", "timeout", "not allowed", "upstream error", "unavailable", "too large"],
 )
+@pytest.mark.guarantee("L4")
 def test_what_fails_before_an_answer_is_one_row_of_one_attempt_and_one_reason(
     gateway: ServingGateway, runner: PlayedRunner, frame: dict[str, Any], status: int
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_runner_that_is_away_is_one_row_and_counts_as_an_attempt_of_its_own(
     assert told.metrics()[name] >= 1.0
 
 
+@pytest.mark.guarantee("L4")
 def test_a_line_that_ends_in_a_stream_and_a_client_that_leaves_are_one_row_each(
     gateway: ServingGateway, runner: PlayedRunner
 ) -> None:

@@ -151,8 +151,8 @@ def test_another_account_finds_nothing_of_a_runner_and_cannot_answer_for_it(
     assert status in (200, 201)
     assert shared.rest("GET", f"{runner}/ws", key="", runner_token=own["token"])[0] == 401
     with openai.OpenAI(base_url=f"{shared.url}/v1", **{**OPTIONS, "api_key": key}) as stranger:  # type: ignore[arg-type]
-        until(lambda: refused(stranger) == "model_not_found")  # a new key is in force a moment later
-        assert [each.id for each in stranger.models.list()] == []
+        until(lambda: [each.id for each in stranger.models.list()] == [])  # a new key is in force a moment later
+        assert refused(stranger) == "model_not_found"
 
 
 @pytest.mark.guarantee("S3")
@@ -233,7 +233,7 @@ def test_a_client_that_leaves_in_any_phase_frees_the_server_and_the_slot(
 
 
 def succeeds(client: openai.OpenAI, model: str = "tiny") -> bool:
-    with contextlib.suppress(openai.RateLimitError, openai.PermissionDeniedError):
+    with contextlib.suppress(openai.APIStatusError):
         return works(client, model)
     return False
 

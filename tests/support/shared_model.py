@@ -146,10 +146,14 @@ class SharedModels:
         self.gateway = GatewayProcess(directory / "data", free_ports(3), *options)
         stack.callback(self.gateway.close)
         self.gateway.start()
-        self.url = f"http://127.0.0.1:{self.gateway.ports['data']}"
         permissions = [word for each in ("runners:manage", "models:create") for word in ("--permission", each)]
         self._key_file = directory / "user.key"
         self.operate("key", "create", "user", *permissions, "--out", str(self._key_file))
+
+    @property
+    def url(self) -> str:
+        """Of the data listener, which a process of the role `api` has not."""
+        return f"http://127.0.0.1:{self.gateway.ports['data']}"
 
     def operate(self, *command: str) -> str:
         """An operator's command; what it printed."""
@@ -196,4 +200,6 @@ class SharedModels:
 def shared_models(directory: Path, *options: str) -> Iterator[SharedModels]:
     """Start a gateway, and stop it with all that is beside it."""
     with contextlib.ExitStack() as stack:
-        yield SharedModels(directory, stack, *options)
+        made = SharedModels(directory, stack, *options)
+        yield made
+    assert canary.PROMPT not in "".join(made.gateway.lines)

@@ -84,6 +84,7 @@ class AiModels:
         Raises NotFound, InvalidRequest, AlreadyExists or NotPermitted.
         """
         check_model(draft.name, draft.model_identifier)
+        _check_use(draft.alias, only)
         url = _runner_url(draft.api_endpoint)
         async with self._store.write() as writer:
             runner = await writer.runner(account, runner_id) if is_record_id(runner_id) else None
@@ -105,6 +106,7 @@ class AiModels:
     async def create(self, account: str, draft: ModelDraft, only: Collection[str] = ()) -> SeenModel:
         """A direct model. Raises InvalidRequest, also for an address that may not be dialled, or as `register`."""
         check_model(draft.name, draft.model_identifier)
+        _check_use(draft.alias, only)
         url = await self._endpoints.checked(draft.api_endpoint)
         async with self._store.write() as writer:
             model = await self._insert(writer, account, draft, None, url)
@@ -165,8 +167,8 @@ class AiModels:
                 raise NotPossibleNow("the model's runner was deleted; delete the model, and register it at another")
             alias = draft.alias or before.alias
             if alias != before.alias:
-                await _check_free(writer, account, alias)
                 _check_use(alias, only)
+                await _check_free(writer, account, alias)
             model = replace(
                 before, name=draft.name, alias=alias, api_endpoint=url, model_identifier=draft.model_identifier
             )
@@ -231,8 +233,11 @@ async def _left_behind(reader: Reader, account: str, alias: str) -> str:
 
 
 def _check_use(alias: str, only: Collection[str]) -> None:
-    """In the transaction: what was made by one who may not use it is undone."""
-    if only and alias not in only:
+    """Before it is looked for, so that nobody learns which others are taken; where it was made up, in the transaction.
+
+    What was made by one who may not use it is undone.
+    """
+    if only and alias and alias not in only:
         raise NotPermitted("the key may use some names only, and the model's is none of them; use another key")
 
 

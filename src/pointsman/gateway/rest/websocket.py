@@ -13,6 +13,8 @@ from websockets.frames import Frame
 _VIOLATION = 1008
 _LAST_SECONDS = 5.0
 """For what was written last, a websocket's close among it, to be taken."""
+_WHY_SECONDS = 1.0
+"""For a peer whose websocket broke to read why: closed at once, with bytes of it unread, it would see a reset."""
 _TURN_BYTES = 8 * 1024
 """Looked at before others have their turn: as frames without content these are 1,300, some 10 ms."""
 _FRAMES_BETWEEN = 128
@@ -125,7 +127,9 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = self._is_over = True
         self._unseen.clear()
-        self.close_timer = self.loop.call_later(_LAST_SECONDS, self.transport.close)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.close_timer = self.loop.call_later(_WHY_SECONDS, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
