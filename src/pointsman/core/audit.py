@@ -2,10 +2,13 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 GENESIS = bytes(32)
 """What the first entry depends on."""
+AUDIT_PURPOSE = b"audit"
+"""What the record's key is derived from the key file for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +42,65 @@ def digest_of_entry(entry: AuditEntry, key: bytes) -> bytes:
     fields = [*told, entry.before, entry.after, entry.previous.hex()]
     text = json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode()
     return hashlib.blake2b(text, key=key, digest_size=32).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class AuditDraft:
+    """What is to become an entry; its fields mean what an entry's do."""
+
+    at: float
+    account: str
+    actor: str
+    action: str
+    subject: str
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditHead:
+    """The newest entry: whoever keeps it elsewhere can tell later that nothing up to it is missing."""
+
+    sequence: int = 0
+    """0: there is none."""
+    digest: bytes = GENESIS
+
+    def __str__(self) -> str:
+        return f"{self.sequence}:{self.digest.hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditQuery:
+    """Which entries; an empty text means any."""
+
+    limit: int
+    after: int = 0
+    """Only those with a greater sequence."""
+    account: str = ""
+    actor: str = ""
+    action: str = ""
+    """A whole action, or the part before the dot: `key` is `key.create` and `key.revoke`."""
+    subject: str = ""
+    since: float = 0.0
+    """Seconds since the epoch."""
+    newest_first: bool = False
+
+
+def chained(head: AuditHead, drafts: Sequence[AuditDraft], key: bytes) -> list[AuditEntry]:
+    """The entries that follow a head, in the order of the drafts."""
+    entries: list[AuditEntry] = []
+    for draft in drafts:
+        told = (draft.account, draft.actor, draft.action, draft.subject, draft.before, draft.after)
+        bare = AuditEntry(head.sequence + 1, draft.at, *told, previous=head.digest, digest=b"")
+        entry = replace(bare, digest=digest_of_entry(bare, key))
+        entries.append(entry)
+        head = AuditHead(entry.sequence, entry.digest)
+    return entries
+
+
+def parse_head(text: str) -> AuditHead:
+    """What `str` of one gave. Raises ValueError."""
+    sequence, _, digest = text.strip().partition(":")
+    if not (sequence.isascii() and sequence.isdigit() and len(sequence) <= 18 and len(digest) == 64):
+        raise ValueError("a head is SEQUENCE:DIGEST, with 64 hexadecimal digits, as 'pointsman audit verify' tells it")
+    return AuditHead(int(sequence), bytes.fromhex(digest))

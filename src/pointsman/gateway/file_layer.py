@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pointsman.config.gateway_records import FileRecords
 from pointsman.core.account import DEFAULT_ACCOUNT, Account
 from pointsman.core.ai_model import AiModel
+from pointsman.core.audit import AuditDraft, AuditEntry, AuditHead, AuditQuery
 from pointsman.core.control_errors import DefinedInFile
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
@@ -81,6 +82,10 @@ class FileLayer:
     async def prune_usage(self, before: float) -> int:
         """The store's."""
         return await self._store.prune_usage(before)
+
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+        """The store's."""
+        return await self._store.append_audit(drafts)
 
     async def note_runner_seen(self, runner_id: str, at: float) -> None:
         """The store's."""
@@ -208,6 +213,12 @@ class _LayeredReader:
     async def accounts(self) -> Sequence[Account]:
         return await self._reader.accounts()
 
+    async def audit(self, query: AuditQuery) -> Sequence[AuditEntry]:
+        return await self._reader.audit(query)
+
+    async def audit_head(self) -> AuditHead:
+        return await self._reader.audit_head()
+
 
 class _LayeredWriter(_LayeredReader):
     def __init__(self, writer: Writer, file: _File, replaced: int) -> None:
@@ -274,6 +285,9 @@ class _LayeredWriter(_LayeredReader):
 
     async def delete_ai_model(self, account: str, model_id: str) -> bool:
         return await self._writer.delete_ai_model(account, model_id)
+
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+        return await self._writer.append_audit(drafts)
 
 
 def _conflict(what: str, name: str) -> str:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
+from pointsman.core.audit import AuditDraft, AuditEntry, AuditHead, AuditQuery
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
@@ -89,6 +90,12 @@ class Reader(Protocol):
     async def accounts(self) -> Sequence[Account]:
         """All accounts by name."""
 
+    async def audit(self, query: AuditQuery) -> Sequence[AuditEntry]:
+        """Entries of the audit record, as they are stored: whoever wants to know whether they are true, checks."""
+
+    async def audit_head(self) -> AuditHead:
+        """What was noted as the newest entry."""
+
 
 class Writer(Reader, Protocol):
     """One transaction. Writers come one after the other: what one has read cannot change before it commits."""
@@ -144,6 +151,9 @@ class Writer(Reader, Protocol):
     async def delete_ai_model(self, account: str, model_id: str) -> bool:
         """Whether there was one."""
 
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+        """Add entries behind the newest, without a gap; the newest is returned. They stand or fall with the rest."""
+
 
 class Store(Protocol):
     """A database. Every method raises StoreUnavailable or StoreFull; then nothing was changed."""
@@ -165,6 +175,9 @@ class Store(Protocol):
 
     async def prune_usage(self, before: float) -> int:
         """Remove rows older than `before` (seconds since the epoch); how many there were. The generation stays."""
+
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+        """Add entries of what changed no record, all or none. The generation stays."""
 
     async def note_runner_seen(self, runner_id: str, at: float) -> None:
         """When a runner was connected last. The generation stays, and a runner that is gone is no error."""

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
+from pointsman.core.audit import AuditEntry, AuditHead, AuditQuery
 from pointsman.core.control_errors import ControlError, StoreUnavailable
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
@@ -20,6 +21,7 @@ from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.core.usage_row import UsageRow
+from pointsman.store.audit_rows import HEAD, entry_of, head_of, selected
 from pointsman.store.credentials import CredentialCipher, WrongKey
 from pointsman.store.problems import FAILURES, problem_of
 from pointsman.store.tables import (
@@ -213,6 +215,12 @@ class SqlReader:
     async def accounts(self) -> Sequence[Account]:
         rows = (await self._execute(select(accounts).order_by(accounts.c.name))).all()
         return [Account(row.name, row.created_at) for row in rows]
+
+    async def audit(self, query: AuditQuery) -> Sequence[AuditEntry]:
+        return [entry_of(row) for row in (await self._execute(selected(query))).all()]
+
+    async def audit_head(self) -> AuditHead:
+        return head_of((await self._execute(HEAD)).first())
 
 
 def _first(found: Sequence[_T]) -> _T | None:

@@ -11,6 +11,7 @@ from types import TracebackType
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from pointsman.core.audit import AuditDraft, AuditHead
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.core.usage_row import UsageRow
 from pointsman.store.credentials import CredentialCipher, WrongKey
@@ -101,6 +102,11 @@ class SqlStore:
         """Remove rows older than `before`."""
         async with self._beside_records() as writer:
             return await writer.delete_usage(before)
+
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+        """Add entries of what changed no record."""
+        async with self._beside_records() as writer:
+            return await writer.append_audit(drafts)
 
     async def note_runner_seen(self, runner_id: str, at: float) -> None:
         """When a runner was connected last."""

@@ -191,3 +191,30 @@ usage = Table(
     Index(None, "at"),
 )
 """Rows refer to nothing: what they tell of may be long gone."""
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("sequence", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("account", NAME, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("before", Text, nullable=False),
+    Column("after", Text, nullable=False),
+    Column("previous", LargeBinary, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Index(None, "account", "sequence"),
+)
+"""Rows refer to nothing, and no statement of ours changes or removes one."""
+
+audit_head = Table(
+    "audit_head",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)
+"""The newest entry's. Its row is what writers queue for, and a record that was cut no longer reaches it."""

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
+from pointsman.core.audit import AUDIT_PURPOSE, AuditDraft, AuditHead, chained
 from pointsman.core.control_errors import AlreadyExists, NotFound
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
@@ -18,6 +19,7 @@ from pointsman.core.route import Route
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.usage_row import UsageRow
+from pointsman.store.audit_rows import LOCKED_HEAD, broken_head, head_of, inserted, moved
 from pointsman.store.credentials import CredentialCipher
 from pointsman.store.problems import FAILURES, problem_of
 from pointsman.store.reading import SqlReader
@@ -201,6 +203,20 @@ class SqlWriter(SqlReader):
     async def delete_ai_model(self, account: str, model_id: str) -> bool:
         mine = (ai_models.c.account == account) & (ai_models.c.id == model_id)
         return await self._changes(delete(ai_models).where(mine))
+
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+        head = head_of((await self._execute(LOCKED_HEAD)).first())
+        entries = chained(head, drafts, self._cipher.derive(AUDIT_PURPOSE))
+        if not entries:
+            return head
+        try:
+            for statement in inserted(entries):
+                await self._execute(statement)
+        except AlreadyExists:
+            raise broken_head() from None
+        head = AuditHead(entries[-1].sequence, entries[-1].digest)
+        await self._execute(moved(head))
+        return head
 
     async def insert_usage(self, rows: Sequence[UsageRow]) -> None:
         """Add rows; called without a turn."""
