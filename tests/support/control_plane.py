@@ -17,6 +17,7 @@ from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.provider import ProviderDraft
 from pointsman.core.secret import Secret
 from pointsman.gateway.app import make_control_plane
+from pointsman.gateway.audit_layer import AuditLayer
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.direct_endpoint import DirectEndpoints
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
@@ -84,7 +85,7 @@ class RunningControlPlane:
     async def _open(self) -> None:
         self._store = await open_store(self._settings)
         self.control: ControlPlane = make_control_plane(
-            self._store,
+            AuditLayer(self._store, time.time),
             Secret(ADMIN_TOKEN),
             self.lines.append,
             lambda: time.time() + self._ahead,

@@ -22,6 +22,8 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.admin_token import load_or_make_admin_token
 from pointsman.gateway.ai_models import AiModels
+from pointsman.gateway.audit_head_file import AuditHeadFile
+from pointsman.gateway.audit_layer import AuditLayer
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
@@ -108,8 +110,8 @@ async def run_gateway(loaded: Loaded) -> int:
         sockets = bind_sockets(settings.listen, with_data=settings.role != "api")
         stack.callback(sockets.close)
         stored = await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
-        store = FileLayer(stored, settings.records)
-        stack.push_async_callback(store.close)
+        stack.push_async_callback(stored.close)
+        store = FileLayer(await _audited(stored, settings, log.say), settings.records)
         configuration = LiveConfiguration(loaded, store, log.say)
         await configuration.check()
         may_be_away = loaded.source.allow_degraded
@@ -140,6 +142,14 @@ async def run_gateway(loaded: Loaded) -> int:
         await stop.wait()
         restore()
     return 0
+
+
+async def _audited(stored: Store, settings: Settings, say: Callable[[str], None]) -> AuditLayer:
+    """The store with a record of every change."""
+    noted = AuditHeadFile(settings.data_dir, say)
+    async with stored.read() as reader:
+        await noted.check(reader)
+    return AuditLayer(stored, time.time, noted.note)
 
 
 async def _serve_grpc(

@@ -6,6 +6,7 @@ applied: the records' layer and the default route change in one step, between re
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 
 from pointsman.config.gateway_records import FileRecords
@@ -13,6 +14,7 @@ from pointsman.config.reload import NOT_READ, Loaded, Stamp, changes, reload, wa
 from pointsman.config.settings import Settings
 from pointsman.core.control_errors import ControlError
 from pointsman.gateway.cannot_start import CannotStart
+from pointsman.gateway.configuration_audit import ConfigurationAudit
 from pointsman.gateway.fallback_reach import REACH_LIMITS, unreachable_fallbacks
 from pointsman.gateway.file_layer import NO_RECORDS, FileLayer
 from pointsman.gateway.provider_health import HealthLimits
@@ -36,6 +38,7 @@ class LiveConfiguration:
         self._say = say
         self._limits = limits
         self._turn = asyncio.Lock()
+        self._audit = ConfigurationAudit(layer, str(loaded.source.file or ""), time.time)
 
     async def check(self) -> None:
         """Look, at the start, at what the file alone cannot tell.
@@ -46,6 +49,7 @@ class LiveConfiguration:
         problems = await self._problems(self.settings.records, NO_RECORDS)
         if problems:
             raise CannotStart("\n".join(problems))
+        await self._audit.started(self.settings)
 
     async def _problems(self, records: FileRecords, known: FileRecords) -> tuple[str, ...]:
         """What is wrong with records that are good in themselves. Fallbacks that are in `known` are not asked again."""
@@ -108,6 +112,8 @@ class LiveConfiguration:
                 for problem in (*problems, NOT_READ):
                     self._say(problem)
                 return
+            # First, so that nothing is in force that the record does not tell of.
+            await self._audit.reloaded(old, done.settings)
             # Nothing is waited for between these two: the default route is of the same file as the routes.
             self._layer.replace(done.settings.records)
         self.settings = done.settings

@@ -11,6 +11,7 @@ from pointsman.core.account import ACCOUNT_FIELD, DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError, InvalidRequest, NotPermitted, Unauthenticated
 from pointsman.core.fault_place import fault_place
 from pointsman.core.provider import check_name
+from pointsman.gateway.actor import acting_as, actor_of
 from pointsman.gateway.auth import Authenticator, Identity
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class Gate(grpc.aio.ServerInterceptor):
         async def guarded(request: Any, context: _Context) -> Any:
             _CALLER.set(identity)
             try:
-                return await behaviour(request, context)
+                with acting_as(actor_of(identity)):
+                    return await behaviour(request, context)
             except Exception as error:  # being cancelled is no Exception
                 await refuse(context, self._as_control_error(method, error))
 

@@ -12,6 +12,7 @@ from pointsman.core.account import ACCOUNT_FIELD, DEFAULT_ACCOUNT
 from pointsman.core.control_errors import ControlError, InvalidRequest, NotPermitted, Unauthenticated
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import check_name
+from pointsman.gateway.actor import GATEWAY, acting_as, actor_of
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.rest.refusals import error_response, looks_like_a_credential, shape_problems
 from pointsman.gateway.rest.strict_request import BodyLimits, StrictRequest
@@ -27,11 +28,12 @@ class AdminRoute(APIRoute):
         async def admitted(bare: Request) -> Response:
             request = StrictRequest(bare.scope, bare.receive)
             try:
-                await self._admit(request)
+                who = await self._admit(request)
                 self._check_query(request)
                 if self.body_field is not None:
                     await request.load(self.body_limits(request.app.state.body_limits))
-                return await handle(request)
+                with acting_as(who):
+                    return await handle(request)
             except ControlError as error:
                 return error_response(error, request.texts())
             except RequestValidationError as error:
@@ -46,7 +48,8 @@ class AdminRoute(APIRoute):
         """Bounds of its body."""
         return usual
 
-    async def _admit(self, request: Request) -> None:
+    async def _admit(self, request: Request) -> str:
+        """On whose behalf it is."""
         authenticator: Authenticator = request.app.state.authenticator
         identity = await authenticator.identify(_bearer(request))
         if identity.is_admin:
@@ -56,6 +59,7 @@ class AdminRoute(APIRoute):
             self._admit_key(request, identity.data_key)
         else:
             raise NotPermitted("a sandbox's token may fetch its bundle, and nothing else; use the admin's token")
+        return actor_of(identity)
 
     def _admit_key(self, request: Request, key: DataKey) -> None:
         raise NotPermitted("a key is for the data listener, runners and models; use the admin's token")
@@ -93,8 +97,8 @@ def for_keys(permission: str) -> type[KeyRoute]:
 class PublicRoute(AdminRoute):
     """A path for anyone."""
 
-    async def _admit(self, request: Request) -> None:
-        pass
+    async def _admit(self, request: Request) -> str:
+        return GATEWAY
 
     def _check_query(self, request: Request) -> None:
         """Nothing of it is read, and what asks for a health is fond of adding to it."""

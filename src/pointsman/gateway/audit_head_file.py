@@ -1,0 +1,83 @@
+"""The newest head of the audit record in a file of this gateway's, beside its other files and not in the database.
+
+Whoever shortens the record in the database, and its head there with it, does not reach this one. It is a lower bound:
+a gateway that is killed, or that shares the database with others, has noted an older head, never a newer one.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from pointsman.core.audit import AuditHead, AuditQuery, parse_head
+from pointsman.store.interface import Reader
+
+FILE_NAME = "audit.head"
+_LONGEST_FILE = 1024
+
+
+class AuditHeadFile:
+    """Once it contradicts the record it is kept as it is, until somebody has looked and removes it."""
+
+    def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
+        self.path = directory / FILE_NAME
+        self._say = say
+        self._head = AuditHead()
+        self._is_kept = False
+
+    def read(self) -> AuditHead | None:
+        """What it holds; None when there is none. Raises ValueError for what is no head, OSError."""
+        try:
+            with self.path.open("rb") as file:
+                return parse_head(file.read(_LONGEST_FILE).decode("ascii", "replace"))
+        except FileNotFoundError:
+            return None
+
+    async def check(self, reader: Reader) -> None:
+        """At the start: whether the record still holds what this file says, which is told when it does not."""
+        try:
+            head = self.read() or AuditHead()
+        except (OSError, ValueError) as error:
+            self._keep(f"{self.path} cannot be read ({type(error).__name__})")
+            return
+        if await holds(reader, head):
+            self._head = head
+        else:
+            self._keep(f"the record does not hold entry {head.sequence} as {self.path} noted it")
+
+    def note(self, head: AuditHead) -> None:
+        """A head that has just been committed."""
+        if self._is_kept:
+            return
+        if head.sequence <= self._head.sequence:
+            self._keep(f"the record has got shorter than entry {self._head.sequence}, which {self.path} noted")
+            return
+        self._head = head
+        try:
+            self._write(head)
+        except OSError as error:
+            self._keep(f"{self.path} cannot be written ({error.strerror})")
+
+    def _write(self, head: AuditHead) -> None:
+        draft = self.path.with_name(f".{FILE_NAME}.{os.getpid()}")
+        with contextlib.suppress(FileNotFoundError):
+            draft.unlink()
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{head}\n")
+        draft.replace(self.path)
+
+    def _keep(self, why: str) -> None:
+        self._is_kept = True
+        self._say(
+            f"audit: {why}; the file stays as it is from now on. Look with 'pointsman audit verify', and when all is "
+            "well remove it and restart the gateway"
+        )
+
+
+async def holds(reader: Reader, head: AuditHead) -> bool:
+    """Whether the record has the entry of a head."""
+    if head.sequence == 0:
+        return True
+    found = await reader.audit(AuditQuery(1, after=head.sequence - 1))
+    return bool(found) and (found[0].sequence, found[0].digest) == (head.sequence, head.digest)

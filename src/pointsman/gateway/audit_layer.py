@@ -1,0 +1,131 @@
+"""The store as operations get it: every change of a record is noted in the audit record, in its own transaction.
+
+Owns that no change goes without an entry: a write that `audited_writes` does not know cannot be called. What an entry
+tells is `core.audited`'s, who did it `actor`'s.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pointsman.core.audit import AuditDraft, AuditHead
+from pointsman.core.audited import told
+from pointsman.core.control_errors import StoreUnavailable
+from pointsman.core.usage_row import UsageRow
+from pointsman.gateway.actor import actor
+from pointsman.gateway.audited_writes import AUDITED, AuditedWrite
+from pointsman.store.interface import Reader, Store, Writer
+
+_READS = frozenset(name for name in dir(Reader) if not name.startswith("_"))
+
+
+class AuditLayer:
+    """A Store on top of another. `clock` gives seconds since the epoch; `noted` hears of every new head."""
+
+    def __init__(
+        self, store: Store, clock: Callable[[], float], noted: Callable[[AuditHead], None] = lambda head: None
+    ) -> None:
+        self.kind = store.kind
+        self._store = store
+        self._clock = clock
+        self._noted = noted
+
+    async def generation(self) -> int:
+        """The store's."""
+        return await self._store.generation()
+
+    def read(self) -> AbstractAsyncContextManager[Reader]:
+        """A view of now."""
+        return self._store.read()
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[Writer]:
+        """A transaction of the store's, with an entry for each change at its end."""
+        head = None
+        async with self._store.write() as writer:
+            noting = _NotingWriter(writer, self._clock)
+            # It has what a writer has by looking each name up, which no type can tell.
+            yield cast("Writer", noting)
+            if noting.drafts:
+                head = await writer.append_audit(noting.drafts)
+        if head is not None:
+            self._noted(head)
+
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+        """The store's."""
+        head = await self._store.append_audit(drafts)
+        self._noted(head)
+        return head
+
+    async def append_usage(self, rows: Sequence[UsageRow]) -> None:
+        """The store's."""
+        await self._store.append_usage(rows)
+
+    async def prune_usage(self, before: float) -> int:
+        """The store's."""
+        return await self._store.prune_usage(before)
+
+    async def note_runner_seen(self, runner_id: str, at: float) -> None:
+        """The store's."""
+        await self._store.note_runner_seen(runner_id, at)
+
+    def derive(self, purpose: bytes) -> bytes:
+        """The store's."""
+        return self._store.derive(purpose)
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._store.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    account: str
+    name: str
+    is_unreadable: bool = True
+
+
+class _NotingWriter:
+    """A writer's reads as they are, its audited writes with a note, and nothing else."""
+
+    def __init__(self, writer: Writer, clock: Callable[[], float]) -> None:
+        self._writer = writer
+        self._clock = clock
+        self.drafts: list[AuditDraft] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name in _READS:
+            return cast("Callable[..., Awaitable[Any]]", getattr(self._writer, name))
+        write = AUDITED.get(name)
+        if write is None:
+            raise AttributeError(f"{name} is not told of in the audit record; see gateway.audited_writes")
+
+        async def noting(*arguments: Any) -> Any:
+            return await self._noting(name, write, arguments)
+
+        return noting
+
+    async def _noting(self, name: str, write: AuditedWrite, arguments: tuple[Any, ...]) -> Any:
+        before = await self._before(write, arguments) if write.lookup else None
+        result = await getattr(self._writer, name)(*arguments)
+        if result is not False:
+            self._note(write.action, before, write.after(before, arguments, result))
+        return result
+
+    async def _before(self, write: AuditedWrite, arguments: tuple[Any, ...]) -> Any:
+        wanted = write.wanted(arguments)
+        try:
+            return await getattr(self._writer, write.lookup)(*wanted)
+        except StoreUnavailable:
+            # A credential that was altered cannot be read, and its record can be deleted all the same.
+            return _Unreadable(wanted[0], wanted[-1])
+
+    def _note(self, action: str, before: Any, after: Any) -> None:
+        known = after if after is not None else before
+        noun, _, verb = action.partition(".")
+        if verb == "put":
+            action = f"{noun}.{'create' if before is None else 'update'}"
+        account = getattr(known, "account", "") or known.name
+        subject = getattr(known, "alias", "") or known.name
+        self.drafts.append(AuditDraft(self._clock(), account, actor(), action, subject, *told(before, after)))

@@ -1,0 +1,171 @@
+"""Every change of a record has its entry, in its own transaction, and tells who made it."""
+
+import inspect
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pointsman.core.account import Account
+from pointsman.core.audit import AuditEntry, AuditHead, AuditQuery
+from pointsman.core.control_errors import AlreadyExists
+from pointsman.core.secret import Secret
+from pointsman.gateway.actor import acting_as
+from pointsman.gateway.audit_layer import AuditLayer
+from pointsman.gateway.audited_writes import AUDITED
+from pointsman.store.interface import Reader, Store, Writer
+from tests.conformance.records import ACCOUNT, direct_model, key, provider, route, runner, token
+from tests.support.databases import Database
+
+
+def layer_on(store: Store, heads: list[AuditHead] | None = None) -> AuditLayer:
+    return AuditLayer(store, lambda: 12.5, heads.append if heads is not None else lambda head: None)
+
+
+async def entries(store: Store) -> list[AuditEntry]:
+    async with store.read() as reader:
+        return list(await reader.audit(AuditQuery(1000)))
+
+
+def brief(entry: AuditEntry) -> tuple[str, str, str]:
+    return entry.action, entry.subject, entry.account
+
+
+def methods(protocol: type) -> set[str]:
+    return {name for name, member in inspect.getmembers(protocol, inspect.isfunction) if not name.startswith("_")}
+
+
+@pytest.mark.guarantee("W1")
+def test_every_method_that_changes_a_record_is_audited() -> None:
+    assert methods(Writer) - methods(Reader) - {"append_audit"} == set(AUDITED)
+
+
+@pytest.mark.guarantee("W1")
+async def test_every_audited_write_leaves_an_entry(sqlite: Database) -> None:
+    """Each method once, with what the database really does."""
+    done: set[str] = set()
+    async with sqlite.opened() as store:
+        layer = layer_on(store)
+
+        async def do(name: str, *arguments: Any) -> None:
+            before = len(await entries(store))
+            async with layer.write() as writer:
+                await getattr(writer, name)(*arguments)
+            assert len(await entries(store)) == before + 1, name
+            done.add(name)
+
+        await do("insert_account", Account("other", 1.0))
+        await do("insert_provider", provider())
+        await do("replace_provider", replace(provider(), credentials={"A": Secret("new")}))
+        await do("put_route", route())
+        await do("put_route", replace(route(), model="gpt-y"))
+        await do("delete_route", ACCOUNT, route().name)
+        await do("delete_provider", ACCOUNT, provider().name)
+        await do("insert_sandbox_token", token())
+        await do("revoke_sandbox_token", ACCOUNT, token().name, 9.0)
+        await do("insert_key", key())
+        await do("revoke_key", ACCOUNT, key().name, 9.0)
+        await do("insert_runner", runner())
+        await do("replace_runner_token", ACCOUNT, runner().id, b"d" * 32)
+        await do("delete_runner", ACCOUNT, runner().id)
+        await do("insert_ai_model", direct_model())
+        await do("replace_ai_model", replace(direct_model(), model_identifier="bigger"))
+        await do("delete_ai_model", ACCOUNT, direct_model().id)
+        found = await entries(store)
+    assert done == set(AUDITED)
+    assert [brief(entry) for entry in found] == [
+        ("account.create", "other", "other"),
+        ("provider.create", "openai-1", ACCOUNT),
+        ("provider.update", "openai-1", ACCOUNT),
+        ("route.create", "inference.local", ACCOUNT),
+        ("route.update", "inference.local", ACCOUNT),
+        ("route.delete", "inference.local", ACCOUNT),
+        ("provider.delete", "openai-1", ACCOUNT),
+        ("sandbox_token.create", "box", ACCOUNT),
+        ("sandbox_token.revoke", "box", ACCOUNT),
+        ("key.create", "laptop", ACCOUNT),
+        ("key.revoke", "laptop", ACCOUNT),
+        ("runner.create", "laptop", ACCOUNT),
+        ("runner.rotate", "laptop", ACCOUNT),
+        ("runner.delete", "laptop", ACCOUNT),
+        ("ai_model.create", "far", ACCOUNT),
+        ("ai_model.update", "far", ACCOUNT),
+        ("ai_model.delete", "far", ACCOUNT),
+    ]
+    assert {(entry.at, entry.actor) for entry in found} == {(12.5, "gateway")}
+    told = {brief(entry)[0]: (entry.before, entry.after) for entry in found}
+    assert told["route.update"] == ('{"model":"gpt-x","version":1}', '{"model":"gpt-y","version":2}')
+    assert told["key.revoke"] == ('{"revoked_at":null}', '{"revoked_at":9.0}')
+    assert told["runner.rotate"] == ('{"token":"set"}', '{"token":"changed"}')
+    assert told["ai_model.update"] == ('{"model_identifier":"big"}', '{"model_identifier":"bigger"}')
+    assert told["route.delete"][1] == ""
+    assert json.loads(told["provider.update"][1])["credentials"]["OPENAI_API_KEY"] == "removed"
+
+
+async def test_what_changed_nothing_leaves_no_entry(database: Database) -> None:
+    async with database.opened() as store:
+        layer = layer_on(store)
+        async with layer.write() as writer:
+            assert not await writer.delete_route(ACCOUNT, "none")
+            assert not await writer.revoke_key(ACCOUNT, "none", 1.0)
+            assert not await writer.delete_provider(ACCOUNT, "none")
+            await writer.insert_key(key())
+            with pytest.raises(AlreadyExists):
+                await writer.insert_key(key())
+        assert [brief(entry)[0] for entry in await entries(store)] == ["key.create"]
+
+
+async def test_changes_of_one_transaction_stand_together_or_not_at_all(database: Database) -> None:
+    async def failing(layer: AuditLayer) -> None:
+        async with layer.write() as writer:
+            await writer.insert_key(key())
+            await writer.put_route(route())
+            raise ZeroDivisionError
+
+    async with database.opened() as store:
+        heads: list[AuditHead] = []
+        layer = layer_on(store, heads)
+        with pytest.raises(ZeroDivisionError):
+            await failing(layer)
+        assert (await entries(store), heads) == ([], [])
+        async with layer.write() as writer:
+            await writer.insert_key(key())
+            await writer.put_route(route())
+        found = await entries(store)
+        assert [brief(entry)[0] for entry in found] == ["key.create", "route.create"]
+        assert heads == [AuditHead(2, found[1].digest)]
+
+
+async def test_an_entry_names_whoever_acts(sqlite: Database) -> None:
+    async with sqlite.opened() as store:
+        layer = layer_on(store)
+        with acting_as("admin"):
+            async with layer.write() as writer:
+                await writer.insert_key(key("a"))
+                with acting_as("key:laptop"):
+                    await writer.insert_key(key("b"))
+                await writer.insert_key(key("c"))
+        async with layer.write() as writer:
+            await writer.insert_key(key("d"))
+        assert [entry.actor for entry in await entries(store)] == ["admin", "key:laptop", "admin", "gateway"]
+
+
+@pytest.mark.guarantee("W1")
+async def test_a_write_that_nobody_has_described_cannot_be_called(sqlite: Database) -> None:
+    async with sqlite.opened() as store, layer_on(store).write() as writer:
+        for name in ("append_audit", "insert_usage", "_execute", "take_turn"):
+            with pytest.raises(AttributeError, match="audited_writes"):
+                getattr(writer, name)
+
+
+async def test_a_provider_whose_credential_was_altered_can_be_deleted(sqlite: Database) -> None:
+    async with sqlite.opened() as store:
+        layer = layer_on(store)
+        async with layer.write() as writer:
+            await writer.insert_provider(provider())
+        async with store.write() as bare:
+            await bare._connection.exec_driver_sql("UPDATE provider_credentials SET value = x'01'")
+        async with layer.write() as writer:
+            assert await writer.delete_provider(ACCOUNT, provider().name)
+        assert (await entries(store))[-1].before == '{"is_unreadable":true}'
