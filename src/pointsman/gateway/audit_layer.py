@@ -7,6 +7,7 @@ tells is `core.audited`'s, who did it `actor`'s.
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from pointsman.core.audit import AuditDraft, AuditHead
@@ -17,6 +18,7 @@ from pointsman.gateway.actor import actor
 from pointsman.gateway.audited_writes import AUDITED, AuditedWrite
 from pointsman.store.interface import Reader, Store, Writer
 
+_LOOKUPS = frozenset(write.lookup for write in AUDITED.values() if write.lookup)
 _READS = frozenset(name for name in dir(Reader) if not name.startswith("_"))
 
 
@@ -93,21 +95,28 @@ class _NotingWriter:
         self._writer = writer
         self._clock = clock
         self.drafts: list[AuditDraft] = []
+        self._seen: dict[tuple[Any, ...], Any] = {}
+        """Records that were looked up and cannot have changed since: writers take turns. Most operations look first."""
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name in _LOOKUPS:
+            return partial(self._look_up, name)
         if name in _READS:
             return cast("Callable[..., Awaitable[Any]]", getattr(self._writer, name))
         write = AUDITED.get(name)
         if write is None:
             raise AttributeError(f"{name} is not told of in the audit record; see gateway.audited_writes")
 
-        async def noting(*arguments: Any) -> Any:
-            return await self._noting(name, write, arguments)
+        return partial(self._write, name, write)
 
-        return noting
+    async def _look_up(self, *named: Any) -> Any:
+        if named not in self._seen:
+            self._seen[named] = await getattr(self._writer, named[0])(*named[1:])
+        return self._seen[named]
 
-    async def _noting(self, name: str, write: AuditedWrite, arguments: tuple[Any, ...]) -> Any:
+    async def _write(self, name: str, write: AuditedWrite, *arguments: Any) -> Any:
         before = await self._before(write, arguments) if write.lookup else None
+        self._seen.clear()
         result = await getattr(self._writer, name)(*arguments)
         if result is not False:
             self._note(write.action, before, write.after(before, arguments, result))
@@ -116,7 +125,7 @@ class _NotingWriter:
     async def _before(self, write: AuditedWrite, arguments: tuple[Any, ...]) -> Any:
         wanted = write.wanted(arguments)
         try:
-            return await getattr(self._writer, write.lookup)(*wanted)
+            return await self._look_up(write.lookup, *wanted)
         except StoreUnavailable:
             # A credential that was altered cannot be read, and its record can be deleted all the same.
             return _Unreadable(wanted[0], wanted[-1])

@@ -1,10 +1,10 @@
 """The audit record's statements. What an entry is, and how each depends on the one before: `core.audit`."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import astuple, fields
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Executable, Row, insert, select, type_coerce, update
+from sqlalchemy import Dialect, Executable, Insert, Row, Update, insert, select, type_coerce, update
 from sqlalchemy.types import NullType
 
 from pointsman.core.audit import AuditEntry, AuditHead, AuditQuery
@@ -14,10 +14,10 @@ from pointsman.store.tables import audit, audit_head
 HEAD = select(*(type_coerce(column, NullType()).label(column.name) for column in audit_head.c if column.name != "id"))
 LOCKED_HEAD = HEAD.with_for_update()
 """Whoever appends waits here for the one before; SQLite has one writer anyway."""
-_ROWS_AT_ONCE = 500
 _TYPES: dict[str, type] = {"sequence": int, "at": float, "previous": bytes, "digest": bytes}
 # As the driver gives them: a row that somebody altered may hold anything, and has to be told, not stumbled over.
-_columns = tuple(type_coerce(audit.c[field.name], NullType()).label(field.name) for field in fields(AuditEntry))
+_names = tuple(field.name for field in fields(AuditEntry))
+_columns = tuple(type_coerce(audit.c[name], NullType()).label(name) for name in _names)
 
 
 def selected(query: AuditQuery) -> Executable:
@@ -61,12 +61,26 @@ def head_of(row: Row[Any] | None) -> AuditHead:
     return AuditHead(row.sequence, row.digest)
 
 
-def inserted(entries: Sequence[AuditEntry]) -> Iterator[Executable]:
-    """Adds rows, some with each statement: it may have so many values and no more."""
-    for start in range(0, len(entries), _ROWS_AT_ONCE):
-        yield insert(audit).values([asdict(entry) for entry in entries[start : start + _ROWS_AT_ONCE]])
+@lru_cache(maxsize=8)
+def insert_sql(dialect: Dialect) -> str:
+    """SQL for the driver itself, with `values_of` an entry: what SQLAlchemy does for each statement takes 0.4 ms."""
+    return _for_driver(insert(audit).inline(), dialect, _names)
 
 
-def moved(head: AuditHead) -> Executable:
-    """Notes the newest entry."""
-    return update(audit_head).values(sequence=head.sequence, digest=head.digest)
+@lru_cache(maxsize=8)
+def head_sql(dialect: Dialect) -> str:
+    """The same with a head's fields: it is the newest from now on."""
+    return _for_driver(update(audit_head), dialect, tuple(field.name for field in fields(AuditHead)))
+
+
+def values_of(entry: AuditEntry) -> tuple[Any, ...]:
+    """An entry as a row."""
+    return astuple(entry)
+
+
+def _for_driver(statement: Insert | Update, dialect: Dialect, names: tuple[str, ...]) -> str:
+    compiled = statement.compile(dialect=dialect, column_keys=list(names))
+    order = getattr(compiled, "positiontup", None)
+    if order is None or tuple(order) != names:
+        raise AssertionError(f"a statement of the audit record has its values in another order: {order}")
+    return str(compiled)

@@ -19,7 +19,7 @@ from pointsman.core.route import Route
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.usage_row import UsageRow
-from pointsman.store.audit_rows import LOCKED_HEAD, broken_head, head_of, inserted, moved
+from pointsman.store.audit_rows import LOCKED_HEAD, broken_head, head_of, head_sql, insert_sql, values_of
 from pointsman.store.credentials import CredentialCipher
 from pointsman.store.problems import FAILURES, problem_of
 from pointsman.store.reading import SqlReader
@@ -209,19 +209,22 @@ class SqlWriter(SqlReader):
         entries = chained(head, drafts, self._cipher.derive(AUDIT_PURPOSE))
         if not entries:
             return head
+        dialect = self._connection.dialect
         try:
-            for statement in inserted(entries):
-                await self._execute(statement)
+            await self._execute_as_it_is(insert_sql(dialect), [values_of(entry) for entry in entries])
         except AlreadyExists:
             raise broken_head() from None
         head = AuditHead(entries[-1].sequence, entries[-1].digest)
-        await self._execute(moved(head))
+        await self._execute_as_it_is(head_sql(dialect), (head.sequence, head.digest))
         return head
 
     async def insert_usage(self, rows: Sequence[UsageRow]) -> None:
         """Add rows; called without a turn."""
+        await self._execute_as_it_is(_insert_usage(self._connection.dialect), list(rows))
+
+    async def _execute_as_it_is(self, sql: str, values: Any) -> None:
         try:
-            await self._connection.exec_driver_sql(_insert_usage(self._connection.dialect), list(rows))
+            await self._connection.exec_driver_sql(sql, values)
             return
         except FAILURES as error:
             problem = problem_of(error)
