@@ -69,13 +69,16 @@ class AuditHead:
         return f"{self.sequence}:{self.digest.hex()}"
 
 
+NO_ENTRY = AuditHead()
+
+
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
     """Which entries; an empty text means any."""
 
     limit: int
     after: int = 0
-    """Only those with a greater sequence."""
+    """Only those with a greater sequence; newest first, with a smaller one, and 0 is the end."""
     account: str = ""
     actor: str = ""
     action: str = ""

@@ -22,6 +22,7 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.admin_token import load_or_make_admin_token
 from pointsman.gateway.ai_models import AiModels
+from pointsman.gateway.audit import Audit
 from pointsman.gateway.audit_head_file import AuditHeadFile
 from pointsman.gateway.audit_layer import AuditLayer
 from pointsman.gateway.auth import Authenticator
@@ -82,6 +83,7 @@ def make_control_plane(
         runners=runners,
         ai_models=AiModels(store, clock, _record_id, say, runners, endpoints),
         accounts=Accounts(store, clock),
+        audit=Audit(store),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
         explain=Explain(store, clock, runners),
         authenticator=Authenticator(store, admin_token, clock),
@@ -111,7 +113,8 @@ async def run_gateway(loaded: Loaded) -> int:
         stack.callback(sockets.close)
         stored = await open_store(StoreSettings(settings.database_url.reveal(), settings.key_file))
         stack.push_async_callback(stored.close)
-        store = FileLayer(await _audited(stored, settings, log.say), settings.records)
+        noted = await _noted_heads(stored, settings, log.say)
+        store = FileLayer(AuditLayer(stored, time.time, noted.note), settings.records)
         configuration = LiveConfiguration(loaded, store, log.say)
         await configuration.check()
         may_be_away = loaded.source.allow_degraded
@@ -119,6 +122,7 @@ async def run_gateway(loaded: Loaded) -> int:
         endpoints = DirectEndpoints(DirectReach(settings.direct_allowed_cidrs))
         data_url = settings.public_data_url or _data_url(settings, sockets.data)
         control = make_control_plane(store, admin_token, log.say, data_url=data_url, endpoints=endpoints)
+        control.audit.look_at(noted.kept)
         listening = {}
         if settings.role != "data":
             listening["grpc"] = await _serve_grpc(settings, control, log, stack)
@@ -144,12 +148,12 @@ async def run_gateway(loaded: Loaded) -> int:
     return 0
 
 
-async def _audited(stored: Store, settings: Settings, say: Callable[[str], None]) -> AuditLayer:
-    """The store with a record of every change."""
+async def _noted_heads(stored: Store, settings: Settings, say: Callable[[str], None]) -> AuditHeadFile:
+    """Where the audit record's newest entry is noted besides the store."""
     noted = AuditHeadFile(settings.data_dir, say)
     async with stored.read() as reader:
         await noted.check(reader)
-    return AuditLayer(stored, time.time, noted.note)
+    return noted
 
 
 async def _serve_grpc(

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from pointsman.core.audit import AuditHead, AuditQuery, parse_head
+from pointsman.core.audit import NO_ENTRY, AuditHead, AuditQuery, parse_head
 from pointsman.store.interface import Reader
 
 FILE_NAME = "audit.head"
@@ -22,7 +22,7 @@ class AuditHeadFile:
     def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
         self.path = directory / FILE_NAME
         self._say = say
-        self._head = AuditHead()
+        self._head = NO_ENTRY
         self._is_kept = False
 
     def read(self) -> AuditHead | None:
@@ -33,10 +33,15 @@ class AuditHeadFile:
         except FileNotFoundError:
             return None
 
+    def kept(self) -> tuple[AuditHead, str] | None:
+        """The same with where it is. Raises as `read`."""
+        head = self.read()
+        return None if head is None else (head, str(self.path))
+
     async def check(self, reader: Reader) -> None:
         """At the start: whether the record still holds what this file says, which is told when it does not."""
         try:
-            head = self.read() or AuditHead()
+            head = self.read() or NO_ENTRY
         except (OSError, ValueError) as error:
             self._keep(f"{self.path} cannot be read ({type(error).__name__})")
             return

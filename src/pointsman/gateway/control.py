@@ -8,6 +8,7 @@ from pointsman.core.route import Route
 from pointsman.core.version import VERSION
 from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.ai_models import AiModels
+from pointsman.gateway.audit import Audit
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.explain import Explain
@@ -46,6 +47,7 @@ class ControlPlane:
     runners: Runners
     ai_models: AiModels
     accounts: Accounts
+    audit: Audit
     bundles: Bundles
     explain: Explain
     authenticator: Authenticator

@@ -22,7 +22,11 @@ _columns = tuple(type_coerce(audit.c[name], NullType()).label(name) for name in 
 
 def selected(query: AuditQuery) -> Executable:
     """The rows of a query, in the order of their sequence or against it."""
-    rows = select(*_columns).where(audit.c.sequence > query.after)
+    rows = select(*_columns)
+    if not query.newest_first:
+        rows = rows.where(audit.c.sequence > query.after)
+    elif query.after:
+        rows = rows.where(audit.c.sequence < query.after)
     for name in ("account", "actor", "subject"):
         if wanted := getattr(query, name):
             rows = rows.where(audit.c[name] == wanted)

@@ -1,0 +1,37 @@
+"""`pointsman.v1.Audit`."""
+
+from typing import Any, TypeAlias
+
+import grpc.aio
+
+from pointsman.gateway.control import ControlPlane
+from pointsman.gateway.grpc.gate import caller
+from pointsman.rpc.audit import entry_message, head_message, head_of, query_of
+from pointsman.rpc.gen import audit_pb2 as pb
+from pointsman.rpc.gen import audit_pb2_grpc
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class AuditServicer(audit_pb2_grpc.AuditServicer):
+    """Translates; every decision is an operation's."""
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._audit = control.audit
+
+    async def ListAudit(self, request: pb.ListAuditRequest, context: _Context) -> pb.ListAuditResponse:
+        """One page of entries."""
+        page = await self._audit.page(query_of(request, caller().account))
+        return pb.ListAuditResponse(entries=map(entry_message, page.entries), next=page.next)
+
+    async def VerifyAudit(self, request: pb.VerifyAuditRequest, context: _Context) -> pb.VerifyAuditResponse:
+        """Whether the record is the one that was written."""
+        kept = head_of(request.head) if request.HasField("head") else None
+        found = await self._audit.verify(head_of(request.after), kept)
+        return pb.VerifyAuditResponse(
+            problems=found.problems,
+            problem_count=found.problem_count,
+            checked=found.checked,
+            head=head_message(found.head),
+            complete=found.is_complete,
+        )
