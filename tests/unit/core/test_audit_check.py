@@ -1,4 +1,4 @@
-"""A record that was altered, shortened, added to or put into another order is not taken for the one that was written."""
+"""A record that was altered, cut, added to or put into another order is not taken for the one that was written."""
 
 from collections.abc import Callable
 from dataclasses import replace
