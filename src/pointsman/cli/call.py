@@ -122,9 +122,11 @@ class Gateway:
         metadata: tuple[tuple[str, str], ...],
         token: TokenOrigin,
     ) -> None:
+        from pointsman.rpc.gen.audit_pb2_grpc import AuditStub
         from pointsman.rpc.gen.control_pb2_grpc import ControlStub
         from pointsman.rpc.gen.openshell_pb2_grpc import OpenShellStub
 
+        self.audit = AuditStub(channel)
         self.control = ControlStub(channel)
         self.openshell = OpenShellStub(channel)
         self._address = address

@@ -1,0 +1,276 @@
+"""`pointsman audit`: who changed what, and whether the record of it is the one that was written."""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from pointsman.cli.audit_file import NoEntry, document_of, entries_in, line_of
+from pointsman.cli.call import Access, Gateway, client_options
+from pointsman.cli.show import moment, output_option, show, show_json, show_lines, told
+from pointsman.cli.shown_once import new_file
+from pointsman.cli.since import read_since
+from pointsman.cli.table import table
+from pointsman.core.audit import NO_ENTRY, AuditEntry, AuditHead, parse_head
+
+if TYPE_CHECKING:
+    from pointsman.core.audit_check import AuditCheck
+
+_PAGE = 500
+_VERIFY_SECONDS = 60.0
+"""One call verifies what a gateway does in about a second."""
+_HEAD = ("NUMBER", "TIME", "ACTOR", "ACTION", "SUBJECT", "CHANGE")
+_LONGEST_CHANGE = 120
+_MOST_LISTED = 100_000
+
+
+def _since(_: click.Context, __: click.Parameter, value: str | None) -> float:
+    try:
+        return read_since(value, time.time()) if value is not None else 0.0
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _parsed_head(_: click.Context, __: click.Parameter, value: str | None) -> AuditHead | None:
+    try:
+        return parse_head(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.group()
+def audit() -> None:
+    """The record of every change: who, what, before and after. Entries are chained, so that none can be altered later.
+
+    \b
+    Examples:
+      pointsman audit list --since 7d --subject work
+      pointsman audit verify --head 1042:9f2c…
+      pointsman audit export --out audit.jsonl
+    """
+
+
+@audit.command(name="list")
+@click.option("--since", callback=_since, metavar="WHEN", help="7d, 12h, 90m ago, or a date: 2031-12-31 (UTC).")
+@click.option("--actor", default="", metavar="WHO", help="admin, key:NAME, sandbox:NAME, runner:NAME, file or gateway.")
+@click.option("--action", default="", metavar="WHAT", help="key.revoke, or key for all of its actions.")
+@click.option("--subject", default="", metavar="NAME", help="The record, or the request's id.")
+@click.option(
+    "--limit", type=click.IntRange(1, _MOST_LISTED), default=50, show_default=True, help="The newest so many."
+)
+@click.option("--all-accounts", is_flag=True, help="Of every account, not of one.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "jsonl"]), default="text", help="How to print it.")
+@client_options
+def list_(access: Access, output: str, limit: int, all_accounts: bool, **wanted: Any) -> None:
+    """List changes, the newest first.
+
+    Reading is not in the record, and neither is what was refused: the gateway's log tells of that.
+
+    \b
+    Examples:
+      pointsman audit list --actor key:laptop --action ai_model
+      pointsman audit list --since 2031-01-01 --limit 1000 -o jsonl
+    """
+    with access.open() as gateway:
+        found = _entries(gateway, limit, newest_first=True, all_accounts=all_accounts, **wanted)
+        if output == "jsonl":
+            for entry in found:
+                click.echo(line_of(entry), nl=False)
+        elif output == "json":
+            show_json([document_of(entry) for entry in found])
+        else:
+            rows = [_row(entry) for entry in found]
+            show_lines(table(_HEAD, rows) if rows else ["No entries"])
+
+
+def _entries(gateway: Gateway, limit: int, after: int = 0, **wanted: Any) -> Iterator[AuditEntry]:
+    """Page after page. Raises CallFailed."""
+    from pointsman.rpc.audit import entry_of
+    from pointsman.rpc.gen import audit_pb2
+
+    while limit > 0:
+        request = audit_pb2.ListAuditRequest(after=after, limit=min(limit, _PAGE), **wanted)
+        page = gateway.call(gateway.audit.ListAudit, request)
+        yield from map(entry_of, page.entries)
+        limit -= len(page.entries)
+        after = page.next
+        if not after:
+            return
+
+
+def _row(entry: AuditEntry) -> tuple[str, ...]:
+    change = " -> ".join(text for text in (entry.before, entry.after) if text)
+    if not entry.after:
+        change = f"{change} -> gone" if change else ""
+    short = change if len(change) <= _LONGEST_CHANGE else f"{change[: _LONGEST_CHANGE - 1]}…"
+    cells = (entry.actor, entry.action, entry.subject, short)
+    return (str(entry.sequence), moment(round(entry.at * 1000)) or "", *map(told, cells))
+
+
+@audit.command()
+@click.argument("file", metavar="[FILE]", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
+@click.option(
+    "--head",
+    callback=_parsed_head,
+    metavar="NUMBER:DIGEST",
+    help="What an earlier verification told: it must be there.",
+)
+@click.option(
+    "--key-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Of a FILE: the gateway's credentials.key. Without FILE the gateway verifies its own record.",
+)
+@click.option(
+    "--after",
+    callback=_parsed_head,
+    metavar="NUMBER:DIGEST",
+    help="Of a FILE that begins behind another's end: its head.",
+)
+@output_option
+@client_options
+def verify(access: Access, file: Path | None, output: str, **given: Any) -> None:
+    """Recompute the chain over all entries, and tell what does not fit. Ends with 1 when anything does not.
+
+    Entries that were altered, removed, moved or put in are found. A record whose end was cut off fits in itself: give
+    the head that an earlier verification told, which you kept where nobody else writes. Whoever has the gateway's key
+    file can write a record that fits; only a kept head shows that.
+
+    \b
+    Examples:
+      pointsman audit verify
+      pointsman audit verify --head 1042:9f2c…
+      pointsman audit verify audit.jsonl --key-file credentials.key
+    """
+    if (file is None) != (given["key_file"] is None):
+        raise click.UsageError("FILE and --key-file belong together: an exported record and the key it was made with")
+    if file is None and given["after"] is not None:
+        raise click.UsageError("--after is for a FILE; the gateway's own record begins with its first entry")
+    found = _asked(access, given["head"]) if file is None else _checked(file, **given)
+    _show_findings(output, found)
+
+
+class _Findings:
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.problem_count = 0
+        self.checked = 0
+        self.head = NO_ENTRY
+
+    def add(self, problems: "list[str]", count: int, checked: int, head: AuditHead) -> None:
+        self.problems += problems
+        self.problem_count += count
+        self.checked += checked
+        self.head = head
+
+
+def _asked(access: Access, kept: AuditHead | None) -> _Findings:
+    from pointsman.rpc.audit import head_message, head_of
+    from pointsman.rpc.gen import audit_pb2
+
+    found = _Findings()
+    with access.open() as gateway:
+        while True:
+            request = audit_pb2.VerifyAuditRequest(
+                after=head_message(found.head), head=None if kept is None else head_message(kept)
+            )
+            part = gateway.call(gateway.audit.VerifyAudit, request, seconds=_VERIFY_SECONDS)
+            found.add(list(part.problems), part.problem_count, part.checked, head_of(part.head))
+            if part.complete:
+                return found
+
+
+def _checked(file: Path, key_file: Path, head: AuditHead | None, after: AuditHead | None) -> _Findings:
+    from pointsman.core.audit_check import AuditCheck
+
+    kept = [] if head is None else [(head, "the head that was given")]
+    check = AuditCheck(_key(key_file), after or NO_ENTRY, kept)
+    try:
+        with file.open("rb") as lines:
+            for entry in entries_in(lines):
+                check.entry(entry)
+    except NoEntry as error:
+        check.tell(str(error))
+    except OSError as error:
+        raise click.ClickException(f"{told(str(file))}: {(error.strerror or 'cannot be read').lower()}") from None
+    check.end()
+    return _findings(check)
+
+
+def _findings(check: "AuditCheck") -> _Findings:
+    found = _Findings()
+    found.add(check.problems, check.problem_count, check.checked, check.head)
+    return found
+
+
+def _key(path: Path) -> bytes:
+    from pointsman.core.audit import AUDIT_PURPOSE
+    from pointsman.store.credentials import CredentialCipher
+    from pointsman.store.key_file import load_key_file
+    from pointsman.store.problems import StoreRefused
+
+    try:
+        return CredentialCipher(load_key_file(path)).derive(AUDIT_PURPOSE)
+    except StoreRefused as error:
+        raise click.ClickException(error.text) from None
+
+
+def _show_findings(output: str, found: _Findings) -> None:
+    document = {
+        "whole": not found.problem_count,
+        "checked": found.checked,
+        "head": str(found.head),
+        "problem_count": found.problem_count,
+        "problems": found.problems,
+    }
+    entries = f"{found.checked} entr{'y' if found.checked == 1 else 'ies'}"
+    if not found.problem_count:
+        lines = [
+            f"The record is whole: {entries}",
+            f"Head: {found.head}",
+            "Keep the head elsewhere; give it as --head.",
+        ]
+        show(output, lines, document)
+        return
+    more = found.problem_count - len(found.problems)
+    lines = [*found.problems, *([f"and {more} more"] if more > 0 else [])]
+    show(output, [told(line) for line in lines], document)
+    raise click.ClickException(
+        f"the audit record is not the one that was written (findings: {found.problem_count}, in {entries}); keep a "
+        "copy of the database, and compare with an export or a backup"
+    )
+
+
+@audit.command()
+@click.option("--out", metavar="FILE", help="Write it to FILE, which must not exist yet, for its owner's eyes only.")
+@click.option("--after", callback=_parsed_head, metavar="NUMBER:DIGEST", help="Only what is behind an earlier export.")
+@client_options
+def export(access: Access, out: str | None, after: AuditHead | None) -> None:
+    """Write the whole record as lines of JSON: to keep, or to verify without the gateway.
+
+    \b
+    Examples:
+      pointsman audit export --out audit.jsonl
+      pointsman audit export | gzip > audit.jsonl.gz
+    """
+    start = after or NO_ENTRY
+    written = 0
+    with access.open() as gateway, new_file(out) as file:
+        for entry in _entries(gateway, sys.maxsize, all_accounts=True, after=start.sequence):
+            line = line_of(entry).decode()
+            if file is None:
+                click.echo(line, nl=False)
+            else:
+                _write(file, line, str(out))
+            written, start = written + 1, AuditHead(entry.sequence, entry.digest)
+    place = f" to {told(out)}" if out is not None else ""
+    click.echo(f"pointsman: exported {written} entries{place}; head {start}", err=True)
+
+
+def _write(file: IO[str], line: str, path: str) -> None:
+    try:
+        file.write(line)
+    except OSError as error:
+        raise click.ClickException(f"--out {told(path)}: {(error.strerror or 'failed').lower()}") from None
