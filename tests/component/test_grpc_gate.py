@@ -1,8 +1,10 @@
 """Every method of every service against every identity, and what comes back of credentials: nothing."""
 
 import itertools
+import pkgutil
 import threading
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,15 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from pointsman.gateway.keys import KeyDraft
-from pointsman.rpc.gen import control_pb2, inference_pb2, openshell_pb2
+from pointsman.rpc import gen
 from tests.support.canary import KEY
 from tests.support.control_plane import ADMIN, Metadata, RunningControlPlane, control_plane
 
 METHODS: dict[str, MethodDescriptor] = {
     f"/{service.full_name}/{method.name}": method
-    for file in (inference_pb2, openshell_pb2, control_pb2)
-    for service in file.DESCRIPTOR.services_by_name.values()
+    for each in pkgutil.iter_modules(gen.__path__)
+    if each.name.endswith("_pb2")
+    for service in import_module(f"{gen.__name__}.{each.name}").DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
 """Whatever `proto/` defines, so that a new method cannot be forgotten here."""

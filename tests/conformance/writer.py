@@ -5,10 +5,13 @@ Every write is a provider and a route of the same number, so that half of one sh
 
 import asyncio
 import multiprocessing
+import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from pointsman.gateway.audit_layer import AuditLayer
+from pointsman.store.interface import Store
 from pointsman.store.settings import StoreSettings
 from pointsman.store.sql import open_store
 from tests.conformance.records import provider, route
@@ -21,10 +24,10 @@ _fresh.set_forkserver_preload([__name__])
 class WriterProcess:
     """A process that writes."""
 
-    def __init__(self, settings: StoreSettings) -> None:
+    def __init__(self, settings: StoreSettings, *, audited: bool = False) -> None:
         self._said, theirs = _fresh.Pipe(duplex=False)
         # A daemon: when a test fails, it does not outlive the run.
-        self._process: Any = _fresh.Process(target=_run, args=(settings, theirs), daemon=True)
+        self._process: Any = _fresh.Process(target=_run, args=(settings, theirs, audited), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -51,12 +54,13 @@ class WriterProcess:
                 return rest
 
 
-def _run(settings: StoreSettings, says: Connection) -> None:
-    asyncio.run(_write(settings, says))
+def _run(settings: StoreSettings, says: Connection, audited: bool) -> None:
+    asyncio.run(_write(settings, says, audited=audited))
 
 
-async def _write(settings: StoreSettings, says: Connection) -> None:
-    store = await open_store(settings)
+async def _write(settings: StoreSettings, says: Connection, *, audited: bool) -> None:
+    opened = await open_store(settings)
+    store: Store = AuditLayer(opened, time.time) if audited else opened
     while True:
         async with store.write() as writer:
             generation = await writer.generation()

@@ -67,7 +67,7 @@ def audit() -> None:
 def list_(access: Access, output: str, limit: int, all_accounts: bool, **wanted: Any) -> None:
     """List changes, the newest first.
 
-    Reading is not in the record, and neither is what was refused: the gateway's log tells of that.
+    What was only read is not in the record, and neither is what was refused: it changed nothing.
 
     \b
     Examples:
@@ -78,12 +78,11 @@ def list_(access: Access, output: str, limit: int, all_accounts: bool, **wanted:
         found = _entries(gateway, limit, newest_first=True, all_accounts=all_accounts, **wanted)
         if output == "jsonl":
             for entry in found:
-                click.echo(line_of(entry), nl=False)
+                show_lines([line_of(entry)])
         elif output == "json":
             show_json([document_of(entry) for entry in found])
         else:
-            rows = [_row(entry) for entry in found]
-            show_lines(table(_HEAD, rows) if rows else ["No entries"])
+            show_lines(_rows(list(found), with_accounts=all_accounts))
 
 
 def _entries(gateway: Gateway, limit: int, after: int = 0, **wanted: Any) -> Iterator[AuditEntry]:
@@ -101,13 +100,30 @@ def _entries(gateway: Gateway, limit: int, after: int = 0, **wanted: Any) -> Ite
             return
 
 
+def _rows(entries: list[AuditEntry], *, with_accounts: bool) -> list[str]:
+    if not entries:
+        return ["No entries"]
+    rows = [_HEAD, *map(_row, entries)]
+    if with_accounts:
+        accounts = ["ACCOUNT", *(told(entry.account) for entry in entries)]
+        rows = [(*row[:2], account, *row[2:]) for row, account in zip(rows, accounts, strict=True)]
+    return table(rows[0], rows[1:])
+
+
 def _row(entry: AuditEntry) -> tuple[str, ...]:
     change = " -> ".join(text for text in (entry.before, entry.after) if text)
     if not entry.after:
         change = f"{change} -> gone" if change else ""
     short = change if len(change) <= _LONGEST_CHANGE else f"{change[: _LONGEST_CHANGE - 1]}…"
     cells = (entry.actor, entry.action, entry.subject, short)
-    return (str(entry.sequence), moment(round(entry.at * 1000)) or "", *map(told, cells))
+    return (str(entry.sequence), _time(entry.at), *map(told, cells))
+
+
+def _time(at: float) -> str:
+    try:
+        return moment(round(at * 1000)) or "-"
+    except (ValueError, OverflowError, OSError):  # somebody altered it
+        return "-"
 
 
 @audit.command()
@@ -259,11 +275,10 @@ def export(access: Access, out: str | None, after: AuditHead | None) -> None:
     written = 0
     with access.open() as gateway, new_file(out) as file:
         for entry in _entries(gateway, sys.maxsize, all_accounts=True, after=start.sequence):
-            line = line_of(entry).decode()
             if file is None:
-                click.echo(line, nl=False)
+                show_lines([line_of(entry)])
             else:
-                _write(file, line, str(out))
+                _write(file, line_of(entry) + "\n", str(out))
             written, start = written + 1, AuditHead(entry.sequence, entry.digest)
     place = f" to {told(out)}" if out is not None else ""
     click.echo(f"pointsman: exported {written} entries{place}; head {start}", err=True)

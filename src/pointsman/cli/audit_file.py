@@ -28,9 +28,9 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     digest: str
 
 
-def line_of(entry: AuditEntry) -> bytes:
-    """An entry, with its line's end. Before and after are texts, as the digest is over them."""
-    return msgspec.json.encode(_line(entry)) + b"\n"
+def line_of(entry: AuditEntry) -> str:
+    """An entry, without the line's end. Before and after are texts, as the digest is over them."""
+    return msgspec.json.encode(_line(entry)).decode()
 
 
 def document_of(entry: AuditEntry) -> dict[str, object]:

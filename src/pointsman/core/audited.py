@@ -15,46 +15,30 @@ from pointsman.core.secret import Secret
 SET, CHANGED, REMOVED = "set", "changed", "removed"
 LONGEST_TEXT = 512
 """Characters of one value that are told as they are; of a longer one its beginning, its length and its hash."""
+ORDER = "(order)"
+"""In the place of a list of records with ids: the ids, in their order."""
 _LEFT_OUT = frozenset({"account", "name", "from_file", "created_at", "updated_at", "last_seen_at", "digest"})
 """Of every record: what the entry tells anyway, or what is no change."""
 _DIGEST = "_digest"
 
-Shown = Mapping[str, Any]
-
-
-def shown(record: object | None) -> Shown | None:
-    """A record's fields by name, secrets as they are: only `told` makes text of it."""
-    if record is None:
-        return None
-    if not is_dataclass(record):
-        raise TypeError(f"{type(record).__name__} is no record")
-    values = ((field.name, getattr(record, field.name)) for field in fields(record))
-    return {name.removesuffix(_DIGEST): value for name, value in values if name not in _LEFT_OUT}
+_Tree = dict[str, Any]
+"""Texts, numbers, None, hidden values, lists of these, and trees."""
 
 
 def told(before: object | None, after: object | None) -> tuple[str, str]:
     """JSON for both sides; of a record that was there before and is after, what differs."""
-    return _texts(*_sides(shown(before), shown(after)))
+    return _texts(*_sides(_tree(before), _tree(after)))
 
 
 def changed_records(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, str]:
     """The same of many records, by what each is called: those that differ."""
-    old: dict[str, object] = {}
-    new: dict[str, object] = {}
-    for label in (*before, *(label for label in after if label not in before)):
-        was, now = before.get(label), after.get(label)
-        if was != now:
-            left, right = _sides(shown(was), shown(now))
-            old |= {} if left is None else {label: left}
-            new |= {} if right is None else {label: right}
-    return _texts(old, new)
+    return _texts(*_sides(*({label: _tree(record) for label, record in each.items()} for each in (before, after))))
 
 
 def revision_of(records: Mapping[str, object]) -> str:
     """A hash over what may be told of records."""
-    return hashlib.blake2b(
-        as_json({label: _whole(shown(record)) for label, record in records.items()}).encode(), digest_size=16
-    ).hexdigest()
+    text = as_json({label: _whole(_tree(record)) for label, record in records.items()})
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def as_json(value: object) -> str:
@@ -66,53 +50,74 @@ def _texts(before: object | None, after: object | None) -> tuple[str, str]:
     return "" if before is None else as_json(before), "" if after is None else as_json(after)
 
 
-def _sides(before: Shown | None, after: Shown | None) -> tuple[object | None, object | None]:
+def _tree(record: object | None) -> _Tree | None:
+    if record is None:
+        return None
+    if not is_dataclass(record):
+        raise TypeError(f"{type(record).__name__} is no record")
+    values = ((field.name, getattr(record, field.name)) for field in fields(record))
+    return {name.removesuffix(_DIGEST): _plain(value) for name, value in values if name not in _LEFT_OUT}
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, str | bool | int | float) or _is_hidden(value):
+        return value
+    if isinstance(value, Mapping):
+        return {_label(name): _plain(one) for name, one in value.items()}
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Iterable):
+        listed = list(value)
+        if listed and all(is_dataclass(one) and hasattr(one, "id") for one in listed):
+            return {ORDER: [one.id for one in listed], **{one.id: _plain(one) for one in listed}}
+        return [_plain(one) for one in listed]
+    raise TypeError(f"{type(value).__name__} cannot be told")
+
+
+def _label(name: object) -> str:
+    return "/".join(map(str, name)) if isinstance(name, tuple) else str(name)
+
+
+def _sides(before: _Tree | None, after: _Tree | None) -> tuple[_Tree | None, _Tree | None]:
     if before is None or after is None:
         return _whole(before), _whole(after)
-    old: dict[str, object] = {}
-    new: dict[str, object] = {}
+    old: _Tree = {}
+    new: _Tree = {}
     for name in (*before, *(name for name in after if name not in before)):
-        if before.get(name) != after.get(name) or (name in before) != (name in after):
+        if name not in before or name not in after or before[name] != after[name]:
             _differ(name, before, after, old, new)
     return old, new
 
 
-def _differ(name: str, before: Shown, after: Shown, old: dict[str, object], new: dict[str, object]) -> None:
+def _differ(name: str, before: _Tree, after: _Tree, old: _Tree, new: _Tree) -> None:
     was, now = before.get(name), after.get(name)
-    if isinstance(was, Mapping) and isinstance(now, Mapping):
+    if isinstance(was, dict) and isinstance(now, dict):
         old[name], new[name] = _sides(was, now)
-    elif _is_hidden(was) or _is_hidden(now):
-        if name in before and was is not None:
-            old[name] = SET
-        new[name] = REMOVED if name not in after or now is None else SET if name not in old else CHANGED
-    else:
-        if name in before:
-            old[name] = _value(was)
-        if name in after:
-            new[name] = _value(now)
+        return
+    hidden = _is_hidden(was) or _is_hidden(now)
+    if name in before and not (hidden and was is None):
+        old[name] = _words(was)
+    if hidden:
+        new[name] = REMOVED if now is None else CHANGED if was is not None else SET
+    elif name in after:
+        new[name] = _words(now)
 
 
-def _whole(record: Shown | None) -> object | None:
-    """Without what is empty: that is how a field is when nobody said anything."""
+def _whole(record: _Tree | None) -> _Tree | None:
+    """Without what is empty: nobody said anything of it."""
     if record is None:
         return None
-    return {name: _value(value) for name, value in record.items() if value not in (None, "", (), {}, False)}
+    return {name: _words(value) for name, value in record.items() if value is not None and value not in ("", [], {})}
 
 
-def _value(value: object) -> object:
-    if value is None or isinstance(value, bool | int | float):
-        return value
+def _words(value: object) -> object:
     if _is_hidden(value):
         return SET
     if isinstance(value, str):
         return _short(value)
-    if isinstance(value, Mapping):
-        return {str(name): _value(one) for name, one in value.items()}
-    if is_dataclass(value):
-        return {field.name: _value(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Iterable):
-        return [_value(one) for one in value]
-    raise TypeError(f"{type(value).__name__} cannot be told")
+    if isinstance(value, dict):
+        return {name: _words(one) for name, one in value.items()}
+    return [_words(one) for one in value] if isinstance(value, list) else value
 
 
 def _is_hidden(value: object) -> bool:

@@ -73,7 +73,7 @@ class Audit:
                 break
             taken += 1
         is_last = taken == len(found) < limit
-        return AuditPage(found[:taken], 0 if is_last else found[taken - 1].sequence)
+        return AuditPage(found[:taken], 0 if is_last else max(0, found[taken - 1].sequence))
 
     async def verify(self, after: AuditHead = NO_ENTRY, head: AuditHead | None = None) -> Verification:
         """Recompute the chain behind `after`, as far as one call may; `head` is one that the caller has kept."""

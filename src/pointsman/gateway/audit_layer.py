@@ -15,7 +15,7 @@ from pointsman.core.audited import told
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.core.usage_row import UsageRow
 from pointsman.gateway.actor import actor
-from pointsman.gateway.audited_writes import AUDITED, AuditedWrite
+from pointsman.gateway.audited_writes import AUDITED, AuditedWrite, account_of, subject_of
 from pointsman.store.interface import Reader, Store, Writer
 
 _LOOKUPS = frozenset(write.lookup for write in AUDITED.values() if write.lookup)
@@ -135,6 +135,5 @@ class _NotingWriter:
         noun, _, verb = action.partition(".")
         if verb == "put":
             action = f"{noun}.{'create' if before is None else 'update'}"
-        account = getattr(known, "account", "") or known.name
-        subject = getattr(known, "alias", "") or known.name
-        self.drafts.append(AuditDraft(self._clock(), account, actor(), action, subject, *told(before, after)))
+        subject = subject_of(known, noun)
+        self.drafts.append(AuditDraft(self._clock(), account_of(known), actor(), action, subject, *told(before, after)))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pointsman.core.account import DEFAULT_ACCOUNT, Account
+
 _Arguments = tuple[Any, ...]
 
 
@@ -22,6 +24,19 @@ class AuditedWrite:
     """The lookup's arguments."""
     after: Callable[[Any, _Arguments, Any], Any] = lambda before, arguments, result: arguments[0]
     """The record after, from the one before, the arguments and what the method returned; None: there is none."""
+
+
+def account_of(record: Any) -> str:
+    """Whose record it is: an account's own is its own, one of the whole gateway the default's."""
+    if isinstance(record, Account):
+        return record.name
+    return getattr(record, "account", "") or DEFAULT_ACCOUNT
+
+
+def subject_of(record: Any, noun: str) -> str:
+    """What people call it; of what has no name, of which there is one, its noun."""
+    names = (getattr(record, field, "") for field in ("alias", "name", "id"))
+    return next((str(name) for name in names if name), noun)
 
 
 def _creates(noun: str) -> AuditedWrite:

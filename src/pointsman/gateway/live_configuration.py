@@ -38,7 +38,7 @@ class LiveConfiguration:
         self._say = say
         self._limits = limits
         self._turn = asyncio.Lock()
-        self._audit = ConfigurationAudit(layer, str(loaded.source.file or ""), time.time)
+        self._audit = ConfigurationAudit(layer, str(loaded.source.file or "no file"), time.time)
 
     async def check(self) -> None:
         """Look, at the start, at what the file alone cannot tell.

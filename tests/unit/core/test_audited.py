@@ -20,7 +20,16 @@ def texts(before: object | None, after: object | None) -> tuple[Any, Any]:
 def test_of_a_new_record_all_that_somebody_said_is_told() -> None:
     assert texts(None, route()) == (
         None,
-        {"provider_name": "openai-1", "model": "gpt-x", "timeout_seconds": 7, "kind": "direct"},
+        {
+            "provider_name": "openai-1",
+            "model": "gpt-x",
+            "timeout_seconds": 7,
+            "version": 0,
+            "kind": "direct",
+            "request_timeout_seconds": 0,
+            "via_gateway": False,
+            "forwards_model": False,
+        },
     )
     before, after = texts(None, chain())
     assert before is None
@@ -82,6 +91,41 @@ def test_no_secret_and_no_digest_is_in_any_text() -> None:
 class Foreign:
     name: str
     value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    id: str
+    effect: str = "deny"
+    pattern: str = ""
+
+
+def test_of_a_list_of_records_with_ids_those_that_differ_are_told_and_their_order() -> None:
+    old = Foreign("n", (Rule("a"), Rule("b"), Rule("c")))
+    assert texts(old, Foreign("n", (Rule("a"), Rule("b", "flag"), Rule("c")))) == (
+        {"value": {"b": {"effect": "deny"}}},
+        {"value": {"b": {"effect": "flag"}}},
+    )
+    assert texts(old, Foreign("n", (Rule("c"), Rule("a"), Rule("b")))) == (
+        {"value": {"(order)": ["a", "b", "c"]}},
+        {"value": {"(order)": ["c", "a", "b"]}},
+    )
+    before, after = texts(old, Foreign("n", (Rule("a"), Rule("b"))))
+    assert set(before["value"]) == {"(order)", "c"}
+    assert set(after["value"]) == {"(order)"}
+
+
+def test_a_map_by_pairs_is_told_by_both() -> None:
+    assert texts(Foreign("n", {("groq", "m"): 1}), Foreign("n", {("groq", "m"): 2})) == (
+        {"value": {"groq/m": 1}},
+        {"value": {"groq/m": 2}},
+    )
+
+
+def test_a_zero_and_a_no_are_told() -> None:
+    assert texts(None, Foreign("n", 0)) == (None, {"value": 0})
+    assert texts(None, Foreign("n", False)) == (None, {"value": False})
+    assert texts(Foreign("n", None), Foreign("n", 0)) == ({"value": None}, {"value": 0})
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ class AdminRoute(APIRoute):
         raise NotPermitted("a key is for the data listener, runners and models; use the admin's token")
 
     def _check_query(self, request: Request) -> None:
-        known = {field.alias for field in self.dependant.query_params}
+        known = {field.alias for each in (self.dependant, *self.dependant.dependencies) for field in each.query_params}
         for name in request.query_params:
             if name not in known:
                 told = f"here are {', '.join(sorted(known))}" if known else "here are none"
