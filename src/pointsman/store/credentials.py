@@ -25,6 +25,7 @@ class CredentialCipher:
     def __init__(self, key: bytes, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
         self._key = key
         self._random_bytes = random_bytes
+        self._for_purposes: dict[bytes, bytes] = {}
         self._aead = AESGCM(_derived(key, b"pointsman credentials"))
 
     def encrypt(self, value: Secret, *place: str) -> bytes:
@@ -52,7 +53,10 @@ class CredentialCipher:
 
     def derive(self, purpose: bytes) -> bytes:
         """32 bytes that are the same wherever the key file is; for one purpose, telling nothing of the others."""
-        return _derived(self._key, b"pointsman derive\x00" + purpose)
+        derived = self._for_purposes.get(purpose)
+        if derived is None:
+            derived = self._for_purposes[purpose] = _derived(self._key, b"pointsman derive\x00" + purpose)
+        return derived
 
 
 def _derived(key: bytes, info: bytes) -> bytes:

@@ -211,20 +211,30 @@ class SqlWriter(SqlReader):
             return head
         dialect = self._connection.dialect
         try:
-            await self._execute_as_it_is(insert_sql(dialect), [values_of(entry) for entry in entries])
+            await self._execute_in_driver(insert_sql(dialect), [values_of(entry) for entry in entries])
         except AlreadyExists:
             raise broken_head() from None
         head = AuditHead(entries[-1].sequence, entries[-1].digest)
-        await self._execute_as_it_is(head_sql(dialect), (head.sequence, head.digest))
+        await self._execute_in_driver(head_sql(dialect), [(head.sequence, head.digest)])
         return head
+
+    async def _execute_in_driver(self, sql: str, rows: list[tuple[Any, ...]]) -> None:
+        """Past SQLAlchemy, which takes 0.2 ms for each statement. It has begun the transaction: another came before."""
+        try:
+            driver: Any = (await self._connection.get_raw_connection()).driver_connection
+            done = await driver.executemany(sql, rows)
+            if done is not None:  # aiosqlite's cursor
+                await done.close()
+            return
+        except FAILURES as error:
+            problem = problem_of(error)
+        self.failure = self.failure or problem
+        raise problem
 
     async def insert_usage(self, rows: Sequence[UsageRow]) -> None:
         """Add rows; called without a turn."""
-        await self._execute_as_it_is(_insert_usage(self._connection.dialect), list(rows))
-
-    async def _execute_as_it_is(self, sql: str, values: Any) -> None:
         try:
-            await self._connection.exec_driver_sql(sql, values)
+            await self._connection.exec_driver_sql(_insert_usage(self._connection.dialect), list(rows))
             return
         except FAILURES as error:
             problem = problem_of(error)
