@@ -169,3 +169,15 @@ async def test_a_provider_whose_credential_was_altered_can_be_deleted(sqlite: Da
         async with layer.write() as writer:
             assert await writer.delete_provider(ACCOUNT, provider().name)
         assert (await entries(store))[-1].before == '{"is_unreadable":true}'
+
+
+async def test_each_of_two_changes_of_one_record_tells_what_was_there_before_it(database: Database) -> None:
+    async with database.opened() as store:
+        async with layer_on(store).write() as writer:
+            assert await writer.route(ACCOUNT, route().name) is None
+            await writer.put_route(route())
+            await writer.put_route(replace(route(), model="gpt-y"))
+            assert await writer.delete_route(ACCOUNT, route().name)
+        found = await entries(store)
+    assert [entry.action for entry in found] == ["route.create", "route.update", "route.delete"]
+    assert [json.loads(entry.before or "{}").get("model") for entry in found] == [None, "gpt-x", "gpt-y"]
