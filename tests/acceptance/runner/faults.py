@@ -1,6 +1,7 @@
 """What breaks, one after the other: every answer under way ends, in time and in words; afterwards all is as before."""
 
 import signal
+import statistics
 import time
 from functools import partial
 
@@ -47,13 +48,20 @@ def _refused(made: World, worker: int, host: RunnerHost) -> Refusal:
     return refusal
 
 
-def _is_offline_at_once(made: World, host: RunnerHost, times: int = 1) -> str:
-    found = [_refused(made, worker, host) for _ in range(times) for worker in range(len(made.clients))]
+def _at_once(found: list[Refusal], status: int, code: str) -> str:
+    """All of them, judged by the half that was faster: a busy machine delays one now and then. What is told of it."""
     for each in found:
-        assert (each.status, each.code) == (503, "runner_offline"), each
-        assert each.seconds < AT_ONCE, each
-    first, slowest = found[0], max(found, key=lambda each: each.seconds)
-    return f"the next request: {first}; the slowest of {len(found)}: {slowest.seconds * 1000:.0f} ms"
+        assert (each.status, each.code) == (status, code), each
+        assert each.seconds < SOON, each
+    assert statistics.median(each.seconds for each in found) < AT_ONCE, ", ".join(map(str, found))
+    slowest = max(each.seconds for each in found)
+    return f"{found[0]}; the slowest of {len(found)}: {slowest * 1000:.0f} ms"
+
+
+def _is_offline_at_once(made: World, host: RunnerHost) -> str:
+    workers = range(len(made.clients))
+    found = [_refused(made, worker, host) for _ in range(5) for worker in workers]
+    return f"the next request: {_at_once(found, 503, 'runner_offline')}"
 
 
 def _serve_again(made: World, hosts: tuple[RunnerHost, ...], tell: Tell) -> None:
@@ -82,10 +90,8 @@ def fifth(made: World, tell: Tell) -> None:
         made.clients[number % 2].send(host.alias, stream=True, max_tokens=400, ignore_eos=True) for number in range(4)
     ]
     until(lambda: all(host.reached(nonce) for _, nonce in sent), "four requests did not reach the model", 30)
-    refusal = _refused(made, 1, host)
-    tell(f"the fifth: {refusal}")
-    assert (refusal.status, refusal.code) == (429, "runner_busy")
-    assert refusal.seconds < AT_ONCE
+    found = [_refused(made, worker, host) for worker in (1, 0, 1, 0, 1)]
+    tell(f"the fifth: {_at_once(found, 429, 'runner_busy')}")
     for connection, nonce in sent:
         connection.close()
         made.broken.append(nonce)
@@ -111,7 +117,7 @@ def runner_stops(made: World, tell: Tell) -> None:
         asking = _begun(made, 0, host)
         began = time.monotonic()
         host.runner.end(how)
-        tell(f"{how.name}: {_is_offline_at_once(made, host, 5)}")
+        tell(f"{how.name}: {_is_offline_at_once(made, host)}")
         tell(_ends(asking, began, SOON))
         made.clients[0].works(made.hosts[1].alias)
         host.runner.start(READY)
