@@ -133,7 +133,8 @@ class ControlServer:
 class _Line(WebSocketsSansIOProtocol):
     """uvicorn's websocket, with an end: one that takes no byte would keep its connection for ever.
 
-    Reading waits while a message does, but neither pings nor pieces of a message are any: they are counted.
+    Reading waits while a message does. Neither pings nor pieces of a message are any, and behind a close nobody takes
+    one: these are counted.
     """
 
     _pieces = 0
@@ -157,7 +158,10 @@ class _Line(WebSocketsSansIOProtocol):
             super().handle_cont(event)
 
     def send_receive_event_to_app(self) -> None:
-        self._pieces = 0
+        if not self.close_sent:
+            self._pieces = 0
+        elif not self._may_go_on():  # nobody takes it, so nothing makes it wait: a flood would hold up the loop
+            return
         super().send_receive_event_to_app()
 
     _last: asyncio.TimerHandle | None = None
