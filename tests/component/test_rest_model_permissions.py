@@ -82,7 +82,7 @@ def test_nobody_without_a_token_does_anything(api: RunningApi, ids: dict[str, st
     assert state(api) == before
 
 
-@pytest.mark.guarantee("M1")
+@pytest.mark.guarantee("M1", "S3")
 @pytest.mark.parametrize("permission", PERMISSIONS)
 def test_a_key_does_what_its_permission_says_and_nothing_else(
     api: RunningApi, ids: dict[str, str], permission: str
@@ -100,7 +100,7 @@ def test_a_key_does_what_its_permission_says_and_nothing_else(
     assert bool(allowed) is (permission != INFERENCE)
 
 
-@pytest.mark.guarantee("M1")
+@pytest.mark.guarantee("M1", "S2")
 def test_a_key_of_another_account_finds_nothing_and_changes_nothing(api: RunningApi, ids: dict[str, str]) -> None:
     headers = api.key_bearer(*PERMISSIONS, account="theirs")
     before = state(api)

@@ -23,7 +23,7 @@ from pointsman.core.model_table import ModelAccess, ModelTable
 from pointsman.core.runner_model import RunnerModel
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener, Served
-from pointsman.gateway.rest.runner_socket import add_runner_socket
+from pointsman.gateway.rest.runner_socket import Authenticate, add_runner_socket
 from pointsman.gateway.rest.server import ControlServer
 from pointsman.gateway.runner_hub import RunnerHub
 from pointsman.gateway.runner_identity import RunnerIdentity
@@ -151,6 +151,9 @@ async def bench(
     buses: tuple[Bus, Bus] | None = None,
     models: Mapping[str, RunnerModel] = MappingProxyType({"alias": MODEL}),
     lines: TextIO | None = None,
+    *,
+    hub_clock: Callable[[], float] = time.time,
+    admit: Authenticate | None = None,
 ) -> AsyncIterator[Bench]:
     """Everything listens. `buses`: the data side's and the hub's; `models`, by alias, name the runners that there are.
 
@@ -163,9 +166,9 @@ async def bench(
         return RunnerIdentity(ACCOUNT, runner_id) if token == TOKEN and runner_id in runners else None
 
     asking, serving = buses or (MemoryBus(said.append),) * 2
-    hub = RunnerHub(serving, said.append, time.time, limits)
+    hub = RunnerHub(serving, said.append, hub_clock, limits)
     api = FastAPI(openapi_url=None)
-    add_runner_socket(api, hub, authenticate)
+    add_runner_socket(api, hub, admit or authenticate)
     control, data = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
     made = Bench(hub, control.getsockname()[1], data.getsockname()[1], said)
     server = ControlServer(api, control)

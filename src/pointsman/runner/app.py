@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidHandshake, InvalidStatus
+from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus
 
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS, RunnerLimits
 from pointsman.proxy.process import until_signalled
@@ -95,6 +95,8 @@ class Runner:
         except OSError as error:
             reason = (error.strerror or "failed").lower()
             return f"cannot reach {self._where()}: {reason}; trying again", False
+        except InvalidMessage:
+            return f"{self._where()} ended the connection without an answer in HTTP; trying again", False
         except InvalidHandshake:
             return f"{self._where()} does not speak websocket; is it a Pointsman gateway's control listener?", False
         try:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 LARGEST = 256 * 1024
 """Bytes; a full allowlist has about 50 KiB."""
+_ROOM = 4096
+"""Bytes; what tells who a runner is has less."""
 
 
 class PrivateFileError(Exception):
@@ -66,6 +68,24 @@ def _directory_of(path: Path) -> Iterator[int]:
 
 def write_private(path: Path, data: bytes) -> None:
     """Replace it as a whole: whoever reads finds the old one or the new one. Raises PrivateFileError."""
+    with _draft(path, data) as beside:
+        os.replace(beside, path)  # a link that stands there is replaced, not followed
+        _make_lasting(path.parent)
+
+
+def check_writable(path: Path) -> None:
+    """Raises PrivateFileError where `write_private` would now: before what is to be written is asked of anybody."""
+    is_new = not path.parent.exists()
+    with _draft(path, bytes(_ROOM)):
+        pass
+    if is_new:
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
+
+
+@contextlib.contextmanager
+def _draft(path: Path, data: bytes) -> Iterator[Path]:
+    """A file beside it, which is gone in the end. Raises PrivateFileError, also for what the block raises."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -77,12 +97,10 @@ def write_private(path: Path, data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(beside, path)  # a link that stands there is replaced, not followed
-        except BaseException:
+            yield beside
+        finally:
             with contextlib.suppress(OSError):
                 beside.unlink()
-            raise
-        _make_lasting(path.parent)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or "is not a path").lower()
         raise PrivateFileError(f"{path}: cannot be written: {reason}; check the directory and its rights") from None
