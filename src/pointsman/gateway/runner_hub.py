@@ -10,12 +10,12 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
 from pointsman.bus.subjects import LINES, LIVES, NEWER, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
+from pointsman.gateway.runner_connection import RunnerSocket
 from pointsman.gateway.runner_identity import Presence, RunnerIdentity, RunnerLoad
 from pointsman.gateway.unsent_frames import UnsentFrames
 from pointsman.wire.runner_envelope import pack_too_late, unpack_request
@@ -46,19 +46,6 @@ _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
 """Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
-
-
-class RunnerSocket(Protocol):
-    """A websocket that was accepted. Text frames; what comes is bounded by whoever made it."""
-
-    async def receive(self) -> str | bytes | None:
-        """The next frame; None when it has ended."""
-
-    async def send(self, frame: bytes) -> None:
-        """Returns when the system has taken it."""
-
-    async def close(self, code: int) -> None:
-        """End it; harmless when it has ended."""
 
 
 class _Line:
