@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
-from pointsman.bus.subjects import LINES, LIVES, runner_subject
+from pointsman.bus.subjects import LINES, LIVES, NEWER, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
 from pointsman.gateway.runner_identity import Presence, RunnerIdentity, RunnerLoad
@@ -39,7 +39,7 @@ _SEND_SECONDS = 10.0
 """For a frame to be taken by the system: a runner that does not read is closed then."""
 _MOST_GREETING = 4
 """Sockets of one runner that have not said hello: it has one, and dials again when that is lost."""
-_ENDINGS = {b"%d" % code: code for code in (REPLACED, REVOKED)}
+_ENDINGS = {b"%d" % code: code for code in (REPLACED, SILENT, REVOKED)}
 """What one process tells the others of a line."""
 _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
@@ -76,6 +76,8 @@ class _Line:
         self.heard_at = asyncio.get_running_loop().time()
         self.sends_since = math.inf
         """Since when a frame waits to be taken by the system, by the loop's clock."""
+        self.may_be_older = False
+        """Whether the bus was away: another process may have taken the runner over without our hearing of it."""
         self.began: dict[str, float] = {}
         """When each request that holds a slot did, by the loop's clock."""
         self.moved: dict[str, float] = {}
@@ -233,6 +235,8 @@ class RunnerHub:
             what, _, which = payload.partition(b" ")
             if what in _ENDINGS and which != line.connection.encode():
                 line.end(_ENDINGS[what])
+            elif what == NEWER.encode() and which != line.connection.encode():
+                await self._tell(line.identity, b"%d %b" % (SILENT, line.connection.encode()))
             return b"1" if what == LIVES.encode() and which.decode("ascii", "replace") in line.exchanges.live else b""
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
@@ -269,6 +273,7 @@ class RunnerHub:
     def _cancel_all(self) -> None:
         """The bus was lost: who asked goes on with nothing, and could not say so."""
         for line in self._lines.values():
+            line.may_be_older = True
             for request_id in line.exchanges.live:
                 cancel = ModelRequest(request_id, CANCEL)
                 self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
@@ -337,6 +342,14 @@ class RunnerHub:
             if now - line.heard_at > limits.silence_seconds or now - line.sends_since > _SEND_SECONDS:
                 line.end(SILENT)
             self._free(line, now)
+            if line.may_be_older:
+                await self._look_for_newer(line)
+
+    async def _look_for_newer(self, line: _Line) -> None:
+        """Two lines would both be asked, and the one that leads nowhere answers first."""
+        with contextlib.suppress(BusError):  # it is away still
+            await self.bus.publish(_subject(line.identity, LINES), f"{NEWER} {line.connection}".encode())
+            line.may_be_older = False
 
     def _free(self, line: _Line, now: float) -> None:
         idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
