@@ -10,6 +10,7 @@ from bench.runner_world import CUT_OFFLINE, OFFLINE, RunnerWorld
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.guarantee("N11", "S4", "S6")
 def test_a_broker_that_dies_amid_streams_is_told_at_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with ExitStack() as stack:
         world = RunnerWorld(tmp_path, stack, data=1, runners=1)
