@@ -115,6 +115,8 @@ def test_a_deleted_runners_model_is_history_that_nobody_else_answers_for(tmp_pat
         assert (route["kind"], route["provider_name"], route["problem"]) == ("runner", "", problem)
         assert problem in explained(gateway, "llama", status=1)["denial"]["detail"]
         assert problem in refused(gateway, "inference", "set", "--route", "llama", "--no-verify")
+        denial = explained(gateway, "--sandbox", "web", status=1)["denial"]
+        assert (denial["status"], denial["detail"]) == (503, problem)
         assert bundle(gateway, token) == {}
         gateway.said(f"route llama of default: left out of bundles: {problem}")
 

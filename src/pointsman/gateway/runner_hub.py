@@ -45,13 +45,14 @@ _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
 """Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
+_BROKEN_LINE = ModelResponse("-", 503, done=True, error="runner_proxy_error")
 
 
 class RunnerSocket(Protocol):
     """A websocket that was accepted. Text frames; what comes is bounded by whoever made it."""
 
-    async def receive(self) -> str | bytes | None:
-        """The next frame; None when it has ended."""
+    async def receive(self) -> str | None:
+        """The next frame; None when it has ended. Raises FrameError when it ended because of what came."""
 
     async def send(self, frame: bytes) -> None:
         """Returns when the system has taken it."""
@@ -83,14 +84,14 @@ class _Line:
         self.moved: dict[str, float] = {}
         """When it was asked for something last."""
 
-    def end(self, code: int) -> None:
+    def end(self, code: int, answer: ModelResponse = _OFFLINE) -> None:
         """End it, once. Whoever waits is told at once."""
         if not self.ended.done():
             self.ended.set_result(code)
         self.exchanges.lost()
         waiting, self.waiting = self.waiting, {}
-        for answer in waiting.values():
-            _give(answer, _OFFLINE)
+        for each in waiting.values():
+            _give(each, answer)
 
     def send(self, request: ModelRequest) -> None:
         """Have a frame sent. A runner that takes none ends its line."""
@@ -209,9 +210,9 @@ class RunnerHub:
             return TRY_AGAIN
         self._greeting[identity] += 1
         try:
-            async with asyncio.timeout(_HELLO_SECONDS):
+            async with asyncio.timeout(min(_HELLO_SECONDS, self._limits.silence_seconds)):
                 data = await socket.receive()
-            frame = read_from_runner(data or b"", self._limits)
+            frame = read_from_runner(data or "", self._limits)
         except TimeoutError:
             return VIOLATION
         except FrameError as error:
@@ -306,17 +307,17 @@ class RunnerHub:
     async def _read(self, line: _Line, socket: RunnerSocket) -> None:
         loop = asyncio.get_running_loop()
         while not line.ended.done():
-            data = await socket.receive()
-            if data is None:
-                line.end(SILENT)
-                return
-            line.heard, line.heard_at = self._now(), loop.time()
             try:
+                data = await socket.receive()
+                if data is None:
+                    line.end(SILENT)
+                    return
+                line.heard, line.heard_at = self._now(), loop.time()
                 self._take(line, data)
             except FrameError as error:
-                line.end(_code(error))
+                line.end(_code(error), _BROKEN_LINE)
 
-    def _take(self, line: _Line, data: str | bytes) -> None:
+    def _take(self, line: _Line, data: str) -> None:
         """Raises FrameError for what costs the runner its line."""
         frame = read_from_runner(data, self._limits)
         if isinstance(frame, Hello):
@@ -339,7 +340,8 @@ class RunnerHub:
         while True:
             await asyncio.sleep(min(_SWEEP_SECONDS, limits.idle_seconds / 10, limits.silence_seconds / 10))
             now = loop.time()
-            if now - line.heard_at > limits.silence_seconds or now - line.sends_since > _SEND_SECONDS:
+            is_stuck = now - line.sends_since > min(_SEND_SECONDS, limits.silence_seconds)
+            if is_stuck or now - line.heard_at > limits.silence_seconds:
                 line.end(SILENT)
             self._free(line, now)
             if line.may_be_older:
