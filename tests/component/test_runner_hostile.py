@@ -146,7 +146,7 @@ def cut(why: str, closes: int | None = None, **more: Any) -> Row:
 
 
 TABLE: dict[str, Row] = {
-    "sprays ids": ends(),
+    "sprays ids": FINE,
     "is late after done": FINE,
     "is late after cancel": Row(504, "runner_proxy_timeout", limits=_IMPATIENT),
     "two frames for one": cut(OFFLINE, 1008),
@@ -206,7 +206,7 @@ TABLE: dict[str, Row] = {
     "a flood of parts": ends(),
     "a flood of pings": ends(),
     "a flood of pings whose echo is not read": ends(),
-    "a flood of heartbeats": ends(),
+    "a flood of heartbeats": FINE,
     "a flood of large frames": FINE,
     "a trickle": ends(4002, OFFLINE, limits=_LISTENING),
     "mute": Row(504, "runner_proxy_timeout", limits=_IMPATIENT),
