@@ -88,6 +88,25 @@ def _api_killed(world: RunnerWorld) -> Seen:
     return seen
 
 
+def _only_process_killed(world: RunnerWorld) -> Seen:
+    """Three times."""
+    for _ in range(3):
+        time.sleep(1.2)
+        world.api.end(signal.SIGKILL)
+        world.api.start()
+        world.recovered(time.monotonic())
+    return Seen(time.monotonic(), ends=(LEFT_ALONE, OFFLINE), bound=SHORT)
+
+
+def _only_process_ended(world: RunnerWorld) -> Seen:
+    time.sleep(1.2)
+    began = time.monotonic()
+    status = world.api.end()
+    told = [f"ended with {status} after {time.monotonic() - began:.1f} s"]
+    world.api.start()
+    return Seen(time.monotonic(), told, ends=(LEFT_ALONE, OFFLINE, CUT_OFFLINE), bound=SHORT)
+
+
 def _api_ended(world: RunnerWorld) -> Seen:
     time.sleep(1.2)
     began = time.monotonic()
@@ -133,6 +152,10 @@ def _worker_ended(world: RunnerWorld) -> Seen:
     return Seen(time.monotonic(), told, ends=(LEFT_ALONE, BUSY), bound=SHORT)
 
 
+MEMORY_CELLS = (
+    RunnerCell("the only process SIGKILLed ×3", _only_process_killed, 240, world="memory"),
+    RunnerCell("the only process SIGTERMed and restarted", _only_process_ended, world="memory"),
+)
 PROCESS_CELLS = (
     RunnerCell("broker SIGKILLed, back after 3 s", broker_killed),
     RunnerCell("broker SIGSTOPped for 8 s", _broker_stopped),

@@ -27,7 +27,7 @@ if __name__ == "__main__":
 
 from bench.gateway_cells import NotHere, fake_clock
 from bench.gateway_faults import bounded
-from bench.runner_cells import PROCESS_CELLS, RunnerCell
+from bench.runner_cells import MEMORY_CELLS, PROCESS_CELLS, RunnerCell
 from bench.runner_machine_cells import MACHINE_CELLS
 from bench.runner_record_cells import RECORD_CELLS
 from bench.runner_world import Mark, RunnerWorld
@@ -129,13 +129,15 @@ def _world(kind: str, directory: Path, stack: ExitStack) -> RunnerWorld:
     """Raises NotHere."""
     if kind == "postgresql":
         return RunnerWorld(directory, stack, server=stack.enter_context(postgres_server()))
+    if kind == "memory":
+        return RunnerWorld(directory, stack, data=0)
     if kind == "clock":
         clock, environ = fake_clock(directory)
         return RunnerWorld(directory, stack, clock=clock, environ=environ)
     return RunnerWorld(directory, stack)
 
 
-CELLS = (*PROCESS_CELLS, *MACHINE_CELLS, *RECORD_CELLS)
+CELLS = (*PROCESS_CELLS, *MACHINE_CELLS, *RECORD_CELLS, *MEMORY_CELLS)
 
 
 def main() -> int:

@@ -72,7 +72,10 @@ class Mark:
 
 
 class RunnerWorld:
-    """`data` workers and `runners`. Without a PostgreSQL server the processes share a SQLite file."""
+    """`data` workers and `runners`. Without a PostgreSQL server the processes share a SQLite file.
+
+    Without data workers the API process is the whole gateway, with its bus in memory.
+    """
 
     def __init__(
         self,
@@ -92,14 +95,16 @@ class RunnerWorld:
         self.loop = Loop()
         stack.callback(self.loop.close)
         self.nats = NatsServer(directory)
-        self.nats.start()
-        stack.callback(self.nats.kill)
-        more = [f"--nats={self.nats.url}"]
+        more = ["--role=api", f"--nats={self.nats.url}"] if data else []
+        if data:
+            self.nats.start()
+            stack.callback(self.nats.kill)
         if server is not None:
             more += [f"--database-url={server.url(server.new_database())}"]
         home = directory / "data"
-        self.api = GatewayProcess(home, free_ports(3), "--role=api", *more)
-        self.workers = [GatewayProcess(home, free_ports(3), "--role=data", *more) for _ in range(data)]
+        self.api = GatewayProcess(home, free_ports(3), *more)
+        more[:1] = ["--role=data"]
+        self.workers = [GatewayProcess(home, free_ports(3), *more) for _ in range(data)]
         for each in self.gateways:
             stack.callback(each.close)
         self.api.start()
@@ -156,7 +161,7 @@ class RunnerWorld:
     @property
     def ports(self) -> list[int]:
         """Where callers ask."""
-        return [worker.ports["data"] for worker in self.workers]
+        return [worker.ports["data"] for worker in self.workers or (self.api,)]
 
     @property
     def calls(self) -> list[Call]:

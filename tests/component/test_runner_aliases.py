@@ -115,6 +115,8 @@ def test_a_deleted_runners_model_is_history_that_nobody_else_answers_for(tmp_pat
         assert (route["kind"], route["provider_name"], route["problem"]) == ("runner", "", problem)
         assert problem in explained(gateway, "llama", status=1)["denial"]["detail"]
         assert problem in refused(gateway, "inference", "set", "--route", "llama", "--no-verify")
+        denial = explained(gateway, "--sandbox", "web", status=1)["denial"]
+        assert (denial["status"], denial["detail"]) == (503, problem)
         assert bundle(gateway, token) == {}
         gateway.said(f"route llama of default: left out of bundles: {problem}")
 
@@ -136,8 +138,8 @@ def test_a_keys_models_are_the_aliases_it_names(tmp_path: Path) -> None:
     with served(tmp_path) as (gateway, runner, _):
         runner.model("mistral", "mistral:7b")
         key = gateway.run("key", "create", "ci", "--route", "llama")
-        until_in_force(gateway, "mistral")
-        assert gateway.models(key) == ["llama"]
+        while gateway.models(key) != ["llama"]:
+            pass  # not in force yet
         assert said(gateway, "llama", key) == (503, "runner_offline")
         assert said(gateway, "mistral", key) == (403, "model_not_authorized")
         assert "there is no route 'nowhere'" in refused(gateway, "key", "create", "x", "--route", "nowhere")

@@ -110,6 +110,7 @@ def test_a_stream_goes_frame_by_frame_in_order_each_asked_for(tmp_path: Path) ->
     run(main())
 
 
+@pytest.mark.guarantee("N11")
 def test_a_runner_that_stood_still_for_too_long_asks_its_model_nothing_that_waited_meanwhile(tmp_path: Path) -> None:
     async def main() -> None:
         limits = replace(DEFAULT_RUNNER_LIMITS, heartbeat_seconds=0.1, silence_seconds=1.5)

@@ -8,12 +8,14 @@ import json
 import resource
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from starlette.types import Receive, Scope, Send
 from websockets.frames import Frame, Opcode
 
+from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
 from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.proxy.background import running as serving
 from tests.component.test_runner_connection import run, running
@@ -65,26 +67,35 @@ class RawGateway(ScriptedGateway):
         super().__init__()
         self._play = play
         self.visits = 0
+        self.writers: list[asyncio.StreamWriter] = []
         self.again = asyncio.Event()
+        self.holds = False
+        """Whether a connection stays when its play is over."""
 
     async def visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.visits += 1
+        self.writers.append(writer)
         if self.visits > 1:
             self.again.set()
         with contextlib.suppress(OSError, EOFError):
             await self._play(Visit(reader, writer))
-        writer.close()
+        if not self.holds:
+            writer.close()
 
 
 @contextlib.asynccontextmanager
 async def raw_gateway(play: Play) -> AsyncIterator[RawGateway]:
     gateway = RawGateway(play)
-    server = await asyncio.start_server(gateway.visited, "127.0.0.1", 0)
-    gateway.port = server.sockets[0].getsockname()[1]
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)  # what it does not read is soon too much
+    gateway.port = listener.getsockname()[1]
+    server = await asyncio.start_server(gateway.visited, sock=listener, limit=1024)
     try:
         yield gateway
     finally:
         server.close()
+        for writer in gateway.writers:
+            writer.transport.abort()
 
 
 def _answer(data: bytes) -> Play:
@@ -239,5 +250,47 @@ def test_a_proxy_of_the_environment_sees_nothing(tmp_path: Path, monkeypatch: py
                 await asyncio.wait_for(gateway.again.wait(), 20)
                 assert proxy.visits == 0
                 assert canary.TOKEN not in "".join(said)
+
+    run(main())
+
+
+async def _take_nothing(visit: Visit, stuck: asyncio.Event) -> None:
+    """Ask so much, and read none of the refusals, that the runner cannot send any more."""
+    await visit.accept()
+    body = {"type": "model_request", "operation": "start", "model_id": "a", "base_url": "b", "body": {}}
+    flood = b"".join(
+        _frame(Opcode.TEXT, json.dumps({**body, "request_id": f"{number:0128d}"}).encode()) for number in range(500)
+    )
+    with contextlib.suppress(TimeoutError):
+        for _ in range((1 << 28) // len(flood)):
+            await asyncio.wait_for(visit.send(flood), 1)
+    stuck.set()
+
+
+def test_a_runner_ends_in_time_although_its_gateway_takes_none_of_its_answers(tmp_path: Path) -> None:
+    stuck = asyncio.Event()
+
+    async def play(visit: Visit) -> None:
+        await _take_nothing(visit, stuck)
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with raw_gateway(play) as gateway:
+            async with running(gateway, tmp_path):
+                await asyncio.wait_for(stuck.wait(), 40)
+                began = asyncio.get_running_loop().time()
+            assert asyncio.get_running_loop().time() - began < 6
+
+    run(main())
+
+
+def test_a_gateway_that_takes_nothing_is_given_up_when_it_has_been_silent_for_its_time(tmp_path: Path) -> None:
+    limits = replace(DEFAULT_RUNNER_LIMITS, silence_seconds=2.0, heartbeat_seconds=0.5)
+
+    async def main() -> None:
+        async with raw_gateway(lambda visit: _take_nothing(visit, asyncio.Event())) as gateway:
+            gateway.holds = True
+            async with running(gateway, tmp_path, limits):
+                await asyncio.wait_for(gateway.again.wait(), 40)
 
     run(main())

@@ -145,7 +145,7 @@ def test_a_line_that_ends_in_a_stream_and_a_client_that_leaves_are_one_row_each(
             line.answer(request, USAGE)
             assert line.receive()["operation"] == "next"
         body = client.answer().body
-        assert body.count(b"runner_offline") == 1
+        assert body.count(b"response truncated: runner_offline") == 1
     with runner.dialled_in() as line:
         with gateway.connect() as client:
             gateway.send(client, {"model": "llama", "stream": True})

@@ -184,8 +184,9 @@ def test_a_refusal_keeps_its_status_and_the_sdk_asks_again_as_it_always_does(
 
 def test_a_stream_that_breaks_is_raised_and_never_asked_for_again(team: Team, client: openai.OpenAI) -> None:
     before = team.asked()
-    with pytest.raises(openai.APIError, match="response truncated: runner_upstream_read_error"):
+    with pytest.raises(openai.APIError, match="response truncated: runner_upstream_read_error") as caught:
         list(chat(client, "Be cut off.", stream=True))
+    assert caught.value.code == "runner_upstream_read_error"
     assert team.asked() == before + 1
 
 
@@ -211,7 +212,7 @@ TOLD = {
     "models": ["barred", "spare", "tiny"],
 }
 RAISED = {
-    "cut": ("APIError", None, None, "response truncated: runner_upstream_read_error"),
+    "cut": ("APIError", None, "runner_upstream_read_error", "response truncated: runner_upstream_read_error"),
     "refused": ("BadRequestError", 400, "runner_upstream_error", "the model's server refused"),
     "broken": ("InternalServerError", 500, "runner_upstream_error", "the model's server refused"),
     "large": ("APIError", 413, "runner_request_too_large", "too large for a runner's model"),

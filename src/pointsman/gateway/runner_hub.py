@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
-from pointsman.bus.subjects import LINES, LIVES, runner_subject
+from pointsman.bus.subjects import LINES, LIVES, NEWER, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
 from pointsman.gateway.runner_identity import Presence, RunnerIdentity, RunnerLoad
@@ -39,19 +39,20 @@ _SEND_SECONDS = 10.0
 """For a frame to be taken by the system: a runner that does not read is closed then."""
 _MOST_GREETING = 4
 """Sockets of one runner that have not said hello: it has one, and dials again when that is lost."""
-_ENDINGS = {b"%d" % code: code for code in (REPLACED, REVOKED)}
+_ENDINGS = {b"%d" % code: code for code in (REPLACED, SILENT, REVOKED)}
 """What one process tells the others of a line."""
 _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
 """Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
+_BROKEN_LINE = ModelResponse("-", 503, done=True, error="runner_proxy_error")
 
 
 class RunnerSocket(Protocol):
     """A websocket that was accepted. Text frames; what comes is bounded by whoever made it."""
 
-    async def receive(self) -> str | bytes | None:
-        """The next frame; None when it has ended."""
+    async def receive(self) -> str | None:
+        """The next frame; None when it has ended. Raises FrameError when it ended because of what came."""
 
     async def send(self, frame: bytes) -> None:
         """Returns when the system has taken it."""
@@ -76,19 +77,21 @@ class _Line:
         self.heard_at = asyncio.get_running_loop().time()
         self.sends_since = math.inf
         """Since when a frame waits to be taken by the system, by the loop's clock."""
+        self.may_be_older = False
+        """Whether the bus was away: another process may have taken the runner over without our hearing of it."""
         self.began: dict[str, float] = {}
         """When each request that holds a slot did, by the loop's clock."""
         self.moved: dict[str, float] = {}
         """When it was asked for something last."""
 
-    def end(self, code: int) -> None:
+    def end(self, code: int, answer: ModelResponse = _OFFLINE) -> None:
         """End it, once. Whoever waits is told at once."""
         if not self.ended.done():
             self.ended.set_result(code)
         self.exchanges.lost()
         waiting, self.waiting = self.waiting, {}
-        for answer in waiting.values():
-            _give(answer, _OFFLINE)
+        for each in waiting.values():
+            _give(each, answer)
 
     def send(self, request: ModelRequest) -> None:
         """Have a frame sent. A runner that takes none ends its line."""
@@ -207,9 +210,9 @@ class RunnerHub:
             return TRY_AGAIN
         self._greeting[identity] += 1
         try:
-            async with asyncio.timeout(_HELLO_SECONDS):
+            async with asyncio.timeout(min(_HELLO_SECONDS, self._limits.silence_seconds)):
                 data = await socket.receive()
-            frame = read_from_runner(data or b"", self._limits)
+            frame = read_from_runner(data or "", self._limits)
         except TimeoutError:
             return VIOLATION
         except FrameError as error:
@@ -233,6 +236,8 @@ class RunnerHub:
             what, _, which = payload.partition(b" ")
             if what in _ENDINGS and which != line.connection.encode():
                 line.end(_ENDINGS[what])
+            elif what == NEWER.encode() and which != line.connection.encode():
+                await self._tell(line.identity, b"%d %b" % (SILENT, line.connection.encode()))
             return b"1" if what == LIVES.encode() and which.decode("ascii", "replace") in line.exchanges.live else b""
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
@@ -269,6 +274,7 @@ class RunnerHub:
     def _cancel_all(self) -> None:
         """The bus was lost: who asked goes on with nothing, and could not say so."""
         for line in self._lines.values():
+            line.may_be_older = True
             for request_id in line.exchanges.live:
                 cancel = ModelRequest(request_id, CANCEL)
                 self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
@@ -301,17 +307,17 @@ class RunnerHub:
     async def _read(self, line: _Line, socket: RunnerSocket) -> None:
         loop = asyncio.get_running_loop()
         while not line.ended.done():
-            data = await socket.receive()
-            if data is None:
-                line.end(SILENT)
-                return
-            line.heard, line.heard_at = self._now(), loop.time()
             try:
+                data = await socket.receive()
+                if data is None:
+                    line.end(SILENT)
+                    return
+                line.heard, line.heard_at = self._now(), loop.time()
                 self._take(line, data)
             except FrameError as error:
-                line.end(_code(error))
+                line.end(_code(error), _BROKEN_LINE)
 
-    def _take(self, line: _Line, data: str | bytes) -> None:
+    def _take(self, line: _Line, data: str) -> None:
         """Raises FrameError for what costs the runner its line."""
         frame = read_from_runner(data, self._limits)
         if isinstance(frame, Hello):
@@ -334,9 +340,18 @@ class RunnerHub:
         while True:
             await asyncio.sleep(min(_SWEEP_SECONDS, limits.idle_seconds / 10, limits.silence_seconds / 10))
             now = loop.time()
-            if now - line.heard_at > limits.silence_seconds or now - line.sends_since > _SEND_SECONDS:
+            is_stuck = now - line.sends_since > min(_SEND_SECONDS, limits.silence_seconds)
+            if is_stuck or now - line.heard_at > limits.silence_seconds:
                 line.end(SILENT)
             self._free(line, now)
+            if line.may_be_older:
+                await self._look_for_newer(line)
+
+    async def _look_for_newer(self, line: _Line) -> None:
+        """Two lines would both be asked, and the one that leads nowhere answers first."""
+        with contextlib.suppress(BusError):  # it is away still
+            await self.bus.publish(_subject(line.identity, LINES), f"{NEWER} {line.connection}".encode())
+            line.may_be_older = False
 
     def _free(self, line: _Line, now: float) -> None:
         idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds

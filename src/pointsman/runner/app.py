@@ -106,7 +106,11 @@ class Runner:
             self._say(f"ready gateway={self._state.gateway.url} runner={self._state.runner_id}")
             await Connection(socket, self._allowlist.allows, self._limits).serve(self._state.runner_id)
         finally:
-            await socket.close()
+            try:
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await socket.close()
+            except TimeoutError:  # a gateway that takes nothing does not take this either
+                socket.transport.abort()
         return explained_close(socket.close_code), is_final(socket.close_code)
 
     def _where(self) -> str:

@@ -68,16 +68,16 @@ def start_models(made: World, tell: Tell) -> None:
 def register(made: World, tell: Tell) -> None:
     first, second = made.hosts
     told = first.register("desk", made.user_key)
-    tell(told.strip())
+    tell(told.rstrip())
     until(lambda: MODEL in first.command("models"), "the model was not found")
     listed = first.command("models")
     assert "Nothing was registered" in listed, listed
-    tell(listed.strip())
+    tell(listed.rstrip())
     told = first.command("models", "--register-all", key_file=made.user_key)
-    tell(told.strip())
+    tell(told.rstrip())
     until(lambda: MODEL in second.command("models"), "the model was not found")
     told = second.register("attic", made.user_key, "--register-all")
-    tell(told.strip())
+    tell(told.rstrip())
     for host in made.hosts:
         listing = json.loads(host.command("models", "--register-all", "-o", "json", key_file=made.user_key))
         (model,) = [each for each in listing if each["model_identifier"] == MODEL]
@@ -188,9 +188,27 @@ def buffered(made: World, tell: Tell) -> None:
         tell(f"{host.alias}: {answer.usage.completion_tokens} tokens, {answer.choices[0].finish_reason}")
 
 
+def sandboxed(made: World, tell: Tell) -> None:
+    host = made.hosts[1]
+    token = made.directory / "keys" / "sandbox"
+    made.pointsman("sandbox", "token", "create", "agent", f"--route={host.alias}", "--out", str(token))
+    made.secrets += (token.read_text().strip(),)
+    nonce = new_nonce()
+    body = {"model": "any", "messages": [{"role": "user", "content": nonce}], "stream": True, "max_tokens": 8}
+    curl = ["curl", "-sSN", "https://inference.local/v1/chat/completions", "-d", json.dumps(body)]
+    curl += ["-H", "content-type: application/json"]
+    answer = made.pointsman("sandbox", "run", "--token-file", str(token), "--", *curl)
+    lines = [line for line in answer.splitlines() if line]
+    assert lines[-1] == "data: [DONE]", answer
+    (reached,) = host.reached(nonce)
+    assert json.loads(reached.body)["model"] == MODEL
+    tell(f"curl got {len(lines)} events from https://inference.local, the last data: [DONE]")
+
+
 STEPS: tuple[tuple[str, Step], ...] = (
     ("the official SDK streams, through each worker from each runner", sdk_streams),
     ("the raw stream ends with data: [DONE]", raw_stream),
     ("tools: the model asks for a call", tools),
     ("buffered", buffered),
+    ("an agent in a sandbox, whose route is a runner's model", sandboxed),
 )
