@@ -18,8 +18,7 @@ pointsman runner start 2> runner.log &
 until grep -s ready runner.log; do sleep 0.1; done"""
 CLIENT = """
 curl -sN "$DATA/v1/chat/completions" -H 'content-type: application/json' \\
-  -d '{"model": "qwen3:8b", "messages": [{"role": "user", "content": "Hello"}], "stream": true}'
-pointsman inference set --route qwen3:8b
+  -d '{"model": "qwen3-8b", "messages": [{"role": "user", "content": "Hello"}], "stream": true}'
 kill -INT %1
 wait %1
 """
@@ -41,7 +40,7 @@ def commands(page: str, heading: str) -> str:
 def test_the_commands_that_share_a_model_run_as_they_stand(tmp_path: Path) -> None:
     readme = commands("README.md", "## A model on somebody's machine").replace(".venv/bin/pointsman", "pointsman")
     howto = commands("docs/howto/share-a-local-model.md", "## Begin").replace("create ada", "create ada-2")
-    assert (readme.count("pointsman "), howto.count("pointsman ")) == (3, 7)
+    assert (readme.count("pointsman "), howto.count("pointsman ")) == (3, 11)
     readme = readme.replace("pointsman runner start", "")  # one line of a runner at a time
     script = readme + howto.replace("pointsman runner start", STARTED) + CLIENT
     with operated_gateway(tmp_path / "state") as gateway, served(answer, "qwen3:8b") as server:
@@ -58,8 +57,15 @@ def test_the_commands_that_share_a_model_run_as_they_stand(tmp_path: Path) -> No
         }
         done = run_to_end(["bash", "-eumc", script], environ=environ, cwd=tmp_path, seconds=150)
     assert done.returncode == 0, (done.stdout, done.stderr)
-    [runner] = {line.split("(")[1][:32] for line in done.stdout.splitlines() if line.startswith("Registered the runner")}
+    [runner] = {
+        line.split("(")[1][:32] for line in done.stdout.splitlines() if line.startswith("Registered the runner")
+    }
     assert f"  Id: {runner}\n" in done.stdout
-    for text in ("clients call it qwen3:8b\n", "  Connected: yes\n", "data: [DONE]\n", "(connected)"):
+    for text in (
+        "clients call it qwen3-8b\n",
+        "  Connected: yes\n",
+        "data: [DONE]\n",
+        "which is connected, once: no other attempt",
+    ):
         assert text in done.stdout, (text, done.stdout)
     assert "Problem" not in done.stdout

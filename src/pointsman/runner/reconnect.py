@@ -43,7 +43,10 @@ def explained_close(code: int | None) -> str:
         case 4002:
             return "the gateway heard nothing from this runner for too long; was this machine asleep?"
         case 4003:
-            return "the gateway has deleted this runner or given it a new token; run 'pointsman runner register', then start again"
+            return (
+                "the gateway has deleted this runner or given it a new token; run 'pointsman runner register', then "
+                "start again"
+            )
         case 1008:
             return "the gateway and this runner do not understand each other; are both of one version?"
         case 1009:
