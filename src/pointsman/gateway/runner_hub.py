@@ -43,8 +43,6 @@ _MOST_GREETING = 4
 _ENDINGS = {b"%d" % code: code for code in (REPLACED, SILENT, REVOKED)}
 """What one process tells the others of a line."""
 _SWEEP_SECONDS = 1.0
-_FORGOTTEN = 1.5
-"""Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
 _BROKEN_LINE = ModelResponse("-", 503, done=True, error="runner_proxy_error")
 
@@ -71,7 +69,7 @@ class _Line:
         self.began: dict[str, float] = {}
         """When each request that holds a slot did, by the loop's clock."""
         self.moved: dict[str, float] = {}
-        """When it was asked for something last."""
+        """When there was the last sign of whoever asks."""
 
     def end(self, code: int, answer: ModelResponse = _OFFLINE) -> None:
         """End it, once. Whoever waits is told at once."""
@@ -229,7 +227,11 @@ class RunnerHub:
                 line.end(_ENDINGS[what])
             elif what == NEWER.encode() and which != line.connection.encode():
                 await self._tell(line.identity, b"%d %b" % (SILENT, line.connection.encode()))
-            return b"1" if what == LIVES.encode() and which.decode("ascii", "replace") in line.exchanges.live else b""
+            request_id = which.decode("ascii", "replace")
+            if what != LIVES.encode() or request_id not in line.exchanges.live:
+                return b""
+            line.moved[request_id] = asyncio.get_running_loop().time()
+            return b"1"
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
             (_subject(line.identity), asked),
@@ -350,11 +352,11 @@ class RunnerHub:
             line.may_be_older = False
 
     def _free(self, line: _Line, now: float) -> None:
-        idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
+        unasked, lifetime = self._limits.unasked_seconds, self._limits.lifetime_seconds
         for request_id in line.began.keys() - line.exchanges.live:
             del line.began[request_id], line.moved[request_id]
         for request_id, began in tuple(line.began.items()):
-            if now - line.moved[request_id] <= idle and now - began <= lifetime:
+            if now - line.moved[request_id] <= unasked and now - began <= lifetime:
                 continue
             answer = line.waiting.pop(request_id, None)
             _give(answer, _too_late(request_id))
