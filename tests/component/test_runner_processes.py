@@ -101,6 +101,7 @@ def test_a_slot_is_free_at_once_when_a_broker_dies_within_a_stream(tmp_path: Pat
     run(work)
 
 
+@pytest.mark.guarantee("N11")
 def test_a_process_that_dies_with_a_runners_line_is_noticed_although_it_says_nothing(tmp_path: Path) -> None:
     async def work() -> None:
         with nats_server(tmp_path) as server:
