@@ -229,10 +229,10 @@ def _import_runner() -> "Callable[[RunnerState, Path, Callable[[str], None]], Co
     try:
         from pointsman.runner.app import run_runner
     except ModuleNotFoundError as error:
-        if error.name != "websockets":
+        if (error.name or "").partition(".")[0] != "websockets":  # or a part of it that an old one has not
             raise
         raise click.ClickException(
-            "the runner needs websockets, which is not installed; pip install 'pointsman[runner]'"
+            "the runner needs websockets, which is not installed or too old; pip install 'pointsman[runner]'"
         ) from None
     return run_runner
 
