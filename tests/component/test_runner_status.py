@@ -109,6 +109,13 @@ def test_a_runner_without_models_is_told_the_command_for_them(runner: Runner, re
     assert "Approved: nothing; 'pointsman runner models'" in runner("status").stdout
 
 
+def test_models_says_which_are_approved_already(registered: Runner, server_url: str) -> None:
+    rows = [
+        line.split() for line in registered("models", "--url", server_url).stdout.splitlines() if server_url in line
+    ]
+    assert [(row[1], row[3]) for row in rows] == [("tiny", "yes"), ("huge", "-")]
+
+
 def test_a_key_that_was_not_given_is_not_called_wrong(rest: ScriptedRest) -> None:
     rest.refuse = (401, {})
     address = read_control_address(rest.url)

@@ -135,7 +135,7 @@ def register(name: str, directory: Path, key_file: str | None, **given: Any) -> 
         raise click.ClickException(str(error)) from None
     click.echo(f"Registered the runner {told(state.name)} ({state.runner_id}) with {gateway.url}")
     if choice.is_given or is_terminal(sys.stdin):
-        register_chosen(api, state, directory, choose_models(choice, ask=is_terminal(sys.stdin)))
+        register_chosen(api, state, directory, choose_models(choice, directory, ask=is_terminal(sys.stdin)))
     click.echo(f"Next: pointsman runner {'start' if _approved(directory) else 'models, to approve some; then start'}")
 
 
@@ -186,7 +186,7 @@ def models(directory: Path, key_file: str | None, output: str, **given: Any) -> 
     choice = Choice(given["urls"], given["wanted"], every=given["register_all"])
     choice.check()
     ask = output == "text" and is_terminal(sys.stdin) and is_terminal(sys.stdout)
-    chosen = choose_models(choice, ask=ask, quiet=output == "json")
+    chosen = choose_models(choice, directory, ask=ask, quiet=output == "json")
     registered = {}
     if chosen.models:
         state = _state(directory)
@@ -229,10 +229,10 @@ def _import_runner() -> "Callable[[RunnerState, Path, Callable[[str], None]], Co
     try:
         from pointsman.runner.app import run_runner
     except ModuleNotFoundError as error:
-        if error.name != "websockets":
+        if (error.name or "").partition(".")[0] != "websockets":  # or a part of it that an old one has not
             raise
         raise click.ClickException(
-            "the runner needs websockets, which is not installed; pip install 'pointsman[runner]'"
+            "the runner needs websockets, which is not installed or too old; pip install 'pointsman[runner]'"
         ) from None
     return run_runner
 
