@@ -205,3 +205,18 @@ def test_a_process_that_dies_while_it_asks_leaves_no_slot_taken_and_one_with_a_s
         await bus.close()
 
     run(work)
+
+
+def test_a_process_that_stood_still_hears_what_came_meanwhile_before_it_takes_whoever_asks_for_dead() -> None:
+    limits = replace(DEFAULT_RUNNER_LIMITS, unasked_seconds=2.5)
+
+    async def work() -> None:
+        async with bench(limits) as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
+            asked = tasks.create_task(made.ask())
+            request = await runner.receive()
+            time.sleep(3.5)  # the whole process
+            await asyncio.sleep(1)
+            await runner.answer(request, "{}", done=True)
+            assert (await asked).body == b"{}"
+
+    run(work)

@@ -335,9 +335,12 @@ class RunnerHub:
         A process that died cancels nothing; and a timer for each frame, twice, would be a tenth of what one costs.
         """
         limits, loop = self._limits, asyncio.get_running_loop()
+        now = loop.time()
         while True:
             await asyncio.sleep(min(_SWEEP_SECONDS, limits.idle_seconds / 10, limits.silence_seconds / 10))
-            now = loop.time()
+            before, now = now, loop.time()
+            if now - before > 2 * _SWEEP_SECONDS:
+                continue  # this process stood still: what came meanwhile is heard first
             is_stuck = now - line.sends_since > min(_SEND_SECONDS, limits.silence_seconds)
             if is_stuck or now - line.heard_at > limits.silence_seconds:
                 line.end(SILENT)
