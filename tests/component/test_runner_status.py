@@ -116,6 +116,12 @@ def test_models_says_which_are_approved_already(registered: Runner, server_url: 
     assert [(row[1], row[3]) for row in rows] == [("tiny", "yes"), ("huge", "-")]
 
 
+def test_a_name_that_is_taken_is_told_with_the_command_for_another(runner: Runner, rest: ScriptedRest) -> None:
+    rest.refuse = (409, {"error": {"code": "already_exists", "message": "runner laptop exists; choose another name"}})
+    said = runner.registered(rest).stderr
+    assert said == "pointsman: runner laptop exists; choose another name: pointsman runner register NAME\n"
+
+
 def test_a_key_that_was_not_given_is_not_called_wrong(rest: ScriptedRest) -> None:
     rest.refuse = (401, {})
     address = read_control_address(rest.url)

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Coroutine
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,8 @@ def register(name: str, directory: Path, key_file: str | None, **given: Any) -> 
             clear(directory / FILE_NAME)  # what was approved was approved for another
         write_state(directory, state)
     except (CallFailed, PrivateFileError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        taken = isinstance(error, CallFailed) and error.status == HTTPStatus.CONFLICT
+        raise click.ClickException(f"{error}{': pointsman runner register NAME' if taken else ''}") from None
     click.echo(f"Registered the runner {told(state.name)} ({state.runner_id}) with {gateway.url}")
     if choice.is_given or is_terminal(sys.stdin):
         register_chosen(api, state, directory, choose_models(choice, directory, ask=is_terminal(sys.stdin)))

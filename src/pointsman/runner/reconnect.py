@@ -38,7 +38,7 @@ def explained_close(code: int | None) -> str:
         case 4001:
             return (
                 "another runner has connected with this one's token and replaced it, so this one ends; run one of them "
-                "only, or 'pointsman runner register' for a runner of its own"
+                "only, or make a second by 'pointsman runner register NAME --config-dir DIR'"
             )
         case 4002:
             return "the gateway heard nothing from this runner for too long; was this machine asleep?"
