@@ -1,11 +1,15 @@
 """How much an account, a key, a route or a sandbox may use in a span of time. Pure."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pointsman.core.caller import KEY, SANDBOX_TOKEN, Caller
+from pointsman.core.money import NANO
 from pointsman.core.quota import DEFAULT_ZONE
 
+MOST = 1_000_000_000 * NANO
+"""Of an amount, in any unit: a billion of money. Less than an eighth of what databases count to."""
 MOST_BUDGETS = 256
 """Of one account (ours): each that applies to a request is a row of one transaction."""
 
@@ -95,6 +99,15 @@ class Charge:
     """Reserved: what it may come to. It is replaced by what it came to."""
     limit: int | None
     """None for a soft budget: it is counted when it is settled, and nothing is refused."""
+
+
+@dataclass(slots=True)
+class Hold:
+    """Places that one request holds. It is settled once; of one that never is, the reserved amounts stay counted."""
+
+    account: str
+    charges: Sequence[Charge]
+    is_settled: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
