@@ -76,7 +76,7 @@ class StageNotes:
 
     def __init__(self) -> None:
         self.hold: object | None = None
-        """The places of budgets that it holds (`proxy.budgets.Hold`)."""
+        """The places of budgets that it holds, for the stage that gives them back."""
         self.hits: tuple[PolicyHit, ...] = ()
         """Rules that matched, of either side."""
         self.policy_version = 0
@@ -252,6 +252,8 @@ REASONS = {
     "unknown_path": "not a path that the data listener serves",
     "no_model": "the route sends the client's model, and the request names none that can be sent",
     "no_such_model": "`model` names no route of the caller's",
+    "insufficient_quota": "a hard budget has no room for the request",
+    "budget_uncounted": "a hard budget cannot be counted: the counters' disk is full, or their database gone or held",
     "invalid_key": "no key of the data listener's, or none that is valid",
     "model_not_authorized": "the key or sandbox token may not use the route that `model` names",
     "loop_detected": "the request has been through this gateway before",

@@ -127,7 +127,7 @@ class SqliteCounting:
         raise LedgerUnavailable(_text(HELD))
 
     async def run_whole(self, statement: str, values: Values, count: int, abandoned: Abandoned) -> Rows:
-        """See CountingDatabase: writers come one after the other, so the statement itself sees whether all have room."""
+        """See CountingDatabase: writers come one after the other, so the statement sees whether all have room."""
         rows = await self.run(statement, values, abandoned)
         return rows if len(rows) == count else ()
 
