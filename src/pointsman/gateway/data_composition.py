@@ -49,6 +49,7 @@ class DataSide:
     """What the control listener shows of it."""
     refresh: Callable[[], Awaitable[None]]
     """Take over changed records at once, not at the next look. Raises ControlError."""
+    budgets: SqlBudgetLedger
 
 
 @contextlib.asynccontextmanager
@@ -90,26 +91,26 @@ async def data_side(
         watched = stack.enter_context(
             watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
-        budgets = await _budget_stages(store, ledger, stack, log.say)
-        stages = Stages(budget_reserve=budgets.reserve, budget_settle=budgets.settle, usage_record=usage.record)
+        budgets, stage = await _budgets(store, ledger, stack, log.say)
+        stages = Stages(budget_reserve=stage.reserve, budget_settle=stage.settle, usage_record=usage.record)
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
         reach = DirectReach(settings.direct_allowed_cidrs)
         served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
-        yield DataSide(listener, watched, routes.refresh)
+        yield DataSide(listener, watched, routes.refresh, budgets)
 
 
-async def _budget_stages(
+async def _budgets(
     store: Store, quotas: SqlQuotaLedger, stack: contextlib.AsyncExitStack, say: Callable[[str], None]
-) -> BudgetStages:
+) -> tuple[SqlBudgetLedger, BudgetStages]:
     """Counted where quotas are. Raises ControlError."""
     budgets = BudgetsInForce(store)
     await stack.enter_async_context(following_budgets(budgets))
     ledger = SqlBudgetLedger(quotas.database, say, teller(budgets.with_id, say))
     stack.push_async_callback(ledger.close)
     await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))
-    return BudgetStages(lambda: budgets.of_account, ledger, say, time.time)
+    return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time)
 
 
 def _asks_for_keys(settings: Settings) -> bool:
