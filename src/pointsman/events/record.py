@@ -122,6 +122,7 @@ class Record:
         "status",
         "time",
         "usage",
+        "was_sent",
     )
 
     def __init__(self, request_id: str, time: float, method: str, path: str, protocol: str) -> None:
@@ -145,6 +146,8 @@ class Record:
         """Calls of upstreams so far."""
         self.is_answered = False
         """Whether `candidate`'s answer is the client's, as far as it went; else it got an error of ours, or nothing."""
+        self.was_sent = False
+        """Whether the client went away when an upstream may have had the request, and had not answered."""
         self.is_fallback = False
         """Whether `candidate` is what answers when all others of a chain do not."""
         self.status = 0
