@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import anthropic
+import openai
 import pytest
 
 from pointsman.core.attempts import Chain, Member
@@ -259,6 +261,19 @@ def test_a_client_that_leaves_before_the_answer_has_used_its_prompt(budgeted: Bu
     assert (budgeted.used(), budgeted.used("requests")) == (-(-len(json.dumps(ASK)) // 4), 1)
 
 
+def test_a_client_that_leaves_while_nothing_was_sent_has_used_nothing(budgeted: Budgeted, upstream: Upstream) -> None:
+    never = candidate(upstream.url.replace("http:", "https:"), route="fast", provider="openai-1")  # no handshake ends
+    chain = Chain("default", "chain", (Member("a", never),), "in_order")
+    budgeted.door.table = ModelTable({"fast": never, "chain": chain})
+    budgeted.of(budget(5))
+    for model in ("fast", "chain"):
+        with budgeted.door.connect() as client:
+            client.send(post(b'{"model":"%b"}' % model.encode()))
+            upstream.accept()
+    budgeted.door.ended(2)
+    assert budgeted.used() == 0
+
+
 def test_a_key_is_counted_by_itself_and_other_accounts_not_at_all(budgeted: Budgeted) -> None:
     for name, account in (("ada", "default"), ("bob", "default"), ("eve", "team")):
         caller = Caller(account, name, KEY)
@@ -273,6 +288,7 @@ def test_a_key_is_counted_by_itself_and_other_accounts_not_at_all(budgeted: Budg
     assert budgeted.used() == 2
 
 
+@pytest.mark.guarantee("B3")
 def test_when_nothing_can_be_counted_hard_budgets_are_closed_and_soft_ones_open(
     budgeted: Budgeted, upstream: Upstream
 ) -> None:
@@ -288,6 +304,7 @@ def test_when_nothing_can_be_counted_hard_budgets_are_closed_and_soft_ones_open(
     assert budgeted.used("soft") == 1
 
 
+@pytest.mark.guarantee("B4")
 def test_a_soft_budget_refuses_nothing(budgeted: Budgeted) -> None:
     budgeted.of(budget(1, is_hard=False))
     assert [budgeted.answered(ASK).status for _ in range(3)] == [200] * 3
@@ -302,3 +319,23 @@ def test_a_change_of_budgets_holds_for_the_next_request(budgeted: Budgeted) -> N
     budgeted.budgets = {}
     assert budgeted.answered(ASK).status == 200
     assert budgeted.used() == 1
+
+
+@pytest.mark.guarantee("B3")
+def test_the_vendors_libraries_do_not_repeat_what_a_budget_refuses(budgeted: Budgeted, upstream: Upstream) -> None:
+    budgeted.of(budget(1, window=BudgetWindow.MONTH))
+    budgeted.answered(ASK)
+    host, port = budgeted.door.address
+    greet: Any = [{"role": "user", "content": "Hello?"}]
+    with openai.OpenAI(base_url=f"http://{host}:{port}/v1", api_key="x") as client:
+        for stream in (False, True):
+            with pytest.raises(openai.RateLimitError, match="has no room for this request until") as caught:
+                client.chat.completions.create(model="fast", messages=greet, stream=stream)
+            assert (caught.value.code, caught.value.type) == ("insufficient_quota", "insufficient_quota")
+        with pytest.raises(openai.RateLimitError):
+            client.responses.create(model="fast", input="Hello?")
+    refused = pytest.raises(anthropic.RateLimitError, match="has no room for this request until")
+    with anthropic.Anthropic(base_url=f"http://{host}:{port}", api_key="x") as claude, refused:
+        claude.messages.create(model="fast", max_tokens=9, messages=greet)
+    assert len([each for each in budgeted.door.ended(5) if each["event"] == "infer_failed"]) == 4
+    assert upstream.saw_nothing()

@@ -140,6 +140,33 @@ async def test_what_was_counted_is_counted_after_a_restart(stored: Counting) -> 
         assert await used(ledger) == {TODAY: 6}
 
 
+async def test_a_request_that_comes_right_after_another_is_not_refused_for_what_that_one_has_reserved(
+    stored: Counting,
+) -> None:
+    async with opened_budgets(stored) as ledger, opened_budgets(stored) as other:
+        watching = asyncio.get_running_loop().create_task(other.watch(lambda: NOON))
+        for each in (ledger, other, ledger, other, ledger):
+            hold = await taken(each, charge(9, limit=14))
+            assert hold is not None
+            each.settle(hold, [1])
+            if each is ledger:
+                await ledger.write()
+        watching.cancel()
+
+
+async def test_a_crowd_without_room_is_refused_together_and_let_in_when_there_is_some(stored: Counting) -> None:
+    async with opened_budgets(stored) as ledger:
+        hold = await taken(ledger, charge(10))
+        assert hold is not None
+        for _ in range(2):
+            refused = await asyncio.gather(*[taken(ledger, charge(amount)) for amount in (1, 2) * 50])
+            assert set(refused) == {None}
+        ledger.settle(hold, [4])
+        crowd = await asyncio.gather(*[taken(ledger, charge(3)) for _ in range(50)])
+        assert sum(each is not None for each in crowd) == 2
+        assert await used(ledger) == {TODAY: 10}
+
+
 async def test_what_a_request_came_to_is_written_soon_and_seen_by_another(stored: Counting) -> None:
     async with opened_budgets(stored) as ledger, opened_budgets(stored) as other:
         watching = asyncio.get_running_loop().create_task(ledger.watch(lambda: NOON))

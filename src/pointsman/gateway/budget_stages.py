@@ -12,7 +12,7 @@ from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.budget import Budget, BudgetRefusal, Hold
 from pointsman.core.budget_window import BudgetCalendar
 from pointsman.core.caller import Caller
-from pointsman.core.event_kinds import INFER_CANCELLED, INFER_COMPLETED
+from pointsman.core.event_kinds import INFER_COMPLETED
 from pointsman.core.fault_place import fault_place
 from pointsman.core.model_errors import BudgetExhausted, BudgetUncounted
 from pointsman.core.price import NO_PRICES, PriceTable, Tokens
@@ -131,8 +131,7 @@ class BudgetStages:
     def _use_of(self, record: Record, held: Held) -> Use:
         """What it came to. An upstream whose client went away before it had answered has the prompt all the same."""
         notes = record.notes
-        was_sent = record.is_answered or (record.kind is INFER_CANCELLED and record.attempts > 0)
-        if not was_sent or notes is None:
+        if notes is None or not (record.is_answered or record.was_sent):
             return NO_USE
         if record.status >= 300 or is_counting(record.path) or held.bound is None:
             return Use(1)

@@ -14,7 +14,8 @@ from pointsman.core.quota import DEFAULT_ZONE, LedgerUnavailable
 from pointsman.core.route import RESERVED_NAMES
 from pointsman.core.time_zones import UnknownZone, zone_named
 from pointsman.gateway.named_routes import named_route
-from pointsman.store.budget_ledger import CounterKey, SqlBudgetLedger, Used
+from pointsman.store.budget_ledger import SqlBudgetLedger, Used
+from pointsman.store.budget_turns import CounterKey
 from pointsman.store.interface import Reader, Store
 
 _SEE = {

@@ -11,11 +11,11 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from pointsman.core.budget import MOST, BudgetRefusal, Charge, Hold
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.store import budget_statements as statements
+from pointsman.store.budget_turns import CounterKey, Turn, Turns, key_of
 from pointsman.store.quota_ledger import CountingDatabase, Rows, UnknownEnd, Values
 
 SETTLE_SECONDS = 0.05
@@ -30,14 +30,6 @@ MOST_UNWRITTEN = 10_000
 """Counters that wait for the database; of more, what is to be given back is given up, and too much is counted."""
 _TRIES = 3
 _AGAIN_SECONDS = 1.0
-
-
-class CounterKey(NamedTuple):
-    """Which counter; in the order in which a database is asked."""
-
-    budget: str
-    subject: str
-    window: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,37 +75,65 @@ class SqlBudgetLedger:
         self._changes: dict[CounterKey, _Change] = {}
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
+        self._turns = Turns()
+        self._asked = 0
+        """Reservations so far, this one included."""
+        self._full: set[tuple[CounterKey, ...]] = set()
+        """What had no room when it was asked for last: it is looked at first, which holds up nobody."""
         self._told = ""
         self._pruned_at = -math.inf
 
     async def reserve(self, account: str, charges: Sequence[Charge], now: float) -> Hold | BudgetRefusal:
         """See BudgetLedger. Of soft budgets nothing is counted yet, and nothing is asked."""
         hold = Hold(account, charges)
-        hard = sorted((each for each in charges if each.limit is not None), key=_key_of)
+        hard = sorted((each for each in charges if each.limit is not None), key=key_of)
         if not hard:
             return hold
 
+        self._asked += 1
+        with self._turns.joined(tuple(map(key_of, hard)), self._asked) as turn:
+            try:
+                await turn.come()
+                return turn.known(hard) or await self._reserve(hold, hard, turn, now)
+            except LedgerUnavailable as error:
+                turn.fail(error, self._asked)
+                raise self._noted(error) from None
+
+    async def _reserve(self, hold: Hold, hard: Sequence[Charge], turn: Turn, now: float) -> Hold | BudgetRefusal:
         def give_up(rows: Rows | None) -> None:
             if rows is not None and len(rows) == len(hard):
-                self.settle(hold, [0] * len(charges))
+                self.settle(hold, [0] * len(hold.charges))
 
-        values: Values = {"account": account, **statements.values_of([_values_of(each) for each in hard])}
-        try:
-            for _ in range(_TRIES):
+        values: Values = {"account": hold.account, **statements.values_of([_values_of(each) for each in hard])}
+        for _ in range(_TRIES):
+            if turn.keys not in self._full:
                 rows = await self._database.run_whole(statements.reserve(len(hard)), values, len(hard), give_up)
                 if rows:
                     self._note("")
                     return hold
-                refusal = _refusal(hard, await self._look(values, len(hard)))
-                if refusal is not None:
-                    return refusal
-        except LedgerUnavailable as error:
-            raise self._noted(error) from None
+            refusal = await self._looked(values, hard, turn)
+            if refusal is not None:
+                if len(self._full) < MOST_UNWRITTEN:
+                    self._full.add(turn.keys)
+                return refusal
+            self._full.discard(turn.keys)
         return BudgetRefusal(hard[0].budget, now + _AGAIN_SECONDS)  # given back and taken again, several times over
 
-    async def _look(self, values: Values, count: int) -> Mapping[CounterKey, int]:
-        rows = await self._database.run(statements.look(count), values, _forget)
-        return {CounterKey(*row[:3]): row[3] for row in rows}
+    async def _looked(self, values: Values, hard: Sequence[Charge], turn: Turn) -> BudgetRefusal | None:
+        """Whether there is no room even when all that has ended is written, here and in other processes."""
+        refusal = await self._look(values, hard, turn)
+        if refusal is None or all(each.amount <= 1 for each in hard):
+            return refusal
+        # What is given back is told late; a client that asks again at once must not be refused for that.
+        await asyncio.sleep(2 * SETTLE_SECONDS)
+        return await self._look(values, hard, turn)
+
+    async def _look(self, values: Values, hard: Sequence[Charge], turn: Turn) -> BudgetRefusal | None:
+        if not self._changes.keys().isdisjoint(turn.keys):
+            await self.write()
+        asked = self._asked
+        rows = await self._database.run(statements.look(len(hard)), values, _forget)
+        return turn.learn({CounterKey(*row[:3]): row[3] for row in rows}, asked).known(hard)
 
     def settle(self, hold: Hold, amounts: Sequence[int]) -> None:
         """See BudgetLedger."""
@@ -122,7 +142,7 @@ class SqlBudgetLedger:
         hold.is_settled = True
         for charge, amount in zip(hold.charges, amounts, strict=True):
             is_soft = charge.limit is None
-            self._change(_key_of(charge), hold.account, charge, amount if is_soft else amount - charge.amount)
+            self._change(key_of(charge), hold.account, charge, amount if is_soft else amount - charge.amount)
 
     def _change(self, key: CounterKey, account: str, charge: Charge, amount: int) -> None:
         known = self._changes.get(key)
@@ -212,7 +232,9 @@ class SqlBudgetLedger:
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _noted(self, error: LedgerUnavailable) -> LedgerUnavailable:
-        text = f"budgets{str(error).removeprefix('quotas')}"
+        text = str(error)
+        if text.startswith("quotas"):
+            text = f"budgets{text.removeprefix('quotas')}"
         self._note(text)
         return type(error)(text)
 
@@ -228,22 +250,9 @@ class SqlBudgetLedger:
             await self.write()
 
 
-def _key_of(charge: Charge) -> CounterKey:
-    return CounterKey(charge.budget, charge.subject, charge.window)
-
-
 def _values_of(charge: Charge) -> tuple[str, str, str, int, int, float]:
     limit = charge.limit or 0
     return (charge.budget, charge.subject, charge.window, min(charge.amount, limit + 1), limit, charge.ends_at)
-
-
-def _refusal(charges: Sequence[Charge], used: Mapping[CounterKey, int]) -> BudgetRefusal | None:
-    """The one that has no room for the longest; None when all have by now."""
-    full = [each for each in charges if used.get(_key_of(each), 0) + each.amount > (each.limit or 0)]
-    if not full:
-        return None
-    last = max(full, key=lambda each: each.ends_at)
-    return BudgetRefusal(last.budget, last.ends_at)
 
 
 def _forget(_: Rows | None) -> None:
