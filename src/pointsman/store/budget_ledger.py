@@ -16,7 +16,7 @@ from pointsman.core.budget import MOST, BudgetRefusal, Charge, Hold
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.store import budget_statements as statements
 from pointsman.store.budget_turns import CounterKey, Turn, Turns, key_of
-from pointsman.store.quota_ledger import CountingDatabase, Rows, UnknownEnd, Values
+from pointsman.store.quota_ledger import Abandoned, CountingDatabase, Rows, UnknownEnd, Values
 
 SETTLE_SECONDS = 0.05
 """From a request's end to the write of what it came to."""
@@ -107,8 +107,7 @@ class SqlBudgetLedger:
         values: Values = {"account": hold.account, **statements.values_of([_values_of(each) for each in hard])}
         for _ in range(_TRIES):
             if turn.keys not in self._full:
-                rows = await self._database.run_whole(statements.reserve(len(hard)), values, len(hard), give_up)
-                if rows:
+                if await self._add(values, len(hard), give_up):
                     self._note("")
                     return hold
             refusal = await self._looked(values, hard, turn)
@@ -118,6 +117,12 @@ class SqlBudgetLedger:
                 return refusal
             self._full.discard(turn.keys)
         return BudgetRefusal(hard[0].budget, now + _AGAIN_SECONDS)  # given back and taken again, several times over
+
+    async def _add(self, values: Values, count: int, give_up: Abandoned) -> bool:
+        """Whether all was added, or nothing."""
+        if count == 1 and await self._database.run(statements.RESERVE_MORE, values, give_up):
+            return True
+        return bool(await self._database.run_whole(statements.reserve(count), values, count, give_up))
 
     async def _looked(self, values: Values, hard: Sequence[Charge], turn: Turn) -> BudgetRefusal | None:
         """Whether there is no room even when all that has ended is written, here and in other processes."""

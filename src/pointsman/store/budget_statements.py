@@ -47,6 +47,12 @@ def _asked(count: int) -> str:
     return f"WITH asked (budget, subject, span, amount, most, ends) AS (VALUES {rows})"
 
 
+RESERVE_MORE = """UPDATE budget_counts SET used = used + :amount0, most = :most0
+WHERE budget = :budget0 AND subject = :subject0 AND span = :span0 AND used + :amount0 <= :most0
+RETURNING used"""
+"""The same as `reserve(1)` for a counter that there is: half of its CPU time on SQLite."""
+
+
 @lru_cache
 def reserve(count: int) -> str:
     """Adds to so many counters; a row for each, or fewer when one has no room.
