@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 FUZZ_SECONDS ?= 60
 TEST_PROCESSES ?= 2
 
-.PHONY: default setup demo check test acceptance-agents bench bench-chains bench-runners quota-exactness chain-soak bench-gateway gateway-faults rotation soak fuzz corpus docs proto fix lock clean help
+.PHONY: default setup demo check test acceptance-agents acceptance-runner bench bench-chains bench-runners quota-exactness chain-soak bench-gateway gateway-faults runner-faults rotation soak fuzz corpus docs proto fix lock clean help
 
 default: check test
 
@@ -36,6 +36,9 @@ test: check  ## check, then unit, component, conformance and e2e tests
 acceptance-agents: setup  ## real coding agents in the sandbox; installs them first
 	$(BIN)/python -m tests.acceptance.run
 
+acceptance-runner: setup  ## runners' models through several processes on real parts, and what breaks (root, 3 min)
+	$(BIN)/python -m tests.acceptance.runner
+
 bench: setup  ## ratios against nginx (PEERS=1: more peers)
 	$(BIN)/python bench/run.py
 
@@ -57,6 +60,9 @@ bench-gateway: setup  ## bundle fetches, and a thousand sandboxes that poll, bes
 
 gateway-faults: setup  ## gateways, their databases and files broken one at a time under load: nothing may be lost
 	$(BIN)/python bench/gateway_faults.py
+
+runner-faults: setup  ## runners, their gateway's processes, broker, ways and models broken one at a time: nobody may be deceived
+	$(BIN)/python bench/runner_faults.py
 
 rotation: setup  ## 100 rotations of a provider's key and model under load: no request may fail
 	$(BIN)/python bench/rotation.py

@@ -13,6 +13,7 @@ left over or lost.
 import argparse
 import asyncio
 import json
+import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -32,6 +33,8 @@ LEFT_KIB = 4096
 """Resident memory that may stay when all have gone: what an allocator does not give back, not what is held."""
 RUNNERS, STREAMS, PER_RUNNER, CYCLES = 200, 50, 4, 1000
 _WIDE = 2.0
+_NOISY = 0.1
+"""Share of both cores."""
 _FAST, _CALM = 1 / 200, 1 / 20
 """Seconds between events: of the four streams of one runner, and of each of the fifty."""
 
@@ -58,7 +61,9 @@ class Figure:
     most: float | None = None
     """The target; None for what is only told."""
     wide: float | None = None
-    """From here on a miss is no matter of noise; None for twice the target."""
+    """From here on a miss is no matter of chance; None for twice the target."""
+    fears_noise: bool = False
+    """Whether programs of others alone can make it miss."""
 
     @property
     def is_met(self) -> bool:
@@ -109,22 +114,26 @@ def _stalls(streams: Sequence[Heard]) -> int:
 
 
 async def added(sides: Sequence[Side], upstream: int, pace: Pace) -> list[Figure]:
-    """What a runner adds to each event of one stream, and to the first byte of a short one."""
+    """What a runner adds to each event of one stream, and to the first byte of a short one.
+
+    Each the median, over the rounds, of what it was less that of the direct stream of the same round.
+    """
     places = {"direct": upstream, **{side.bus: side.data for side in sides}}
-    late: dict[str, list[float]] = {name: [] for name in places}
-    first: dict[str, list[float]] = {name: [] for name in places}
     wanted, short = Wanted("m0", int(pace.seconds / _FAST), _FAST), Wanted("m0", 1, 0.001)
+    rounds: list[dict[str, list[float]]] = []
     for turn in range(pace.rounds):
+        found = {}
         for name, port in list(places.items())[:: 1 if turn % 2 else -1]:
-            late[name] += _checked(wanted, await heard(port, wanted)).late_ms
-            first[name] += [_checked(short, await heard(port, short)).answered_ms for _ in range(20)]
+            late = _checked(wanted, await heard(port, wanted)).late_ms
+            first = [_checked(short, await heard(port, short)).answered_ms for _ in range(20)]
+            found[name] = [p(late, 0.5), p(late, 0.99), p(first, 0.5)]
+        rounds.append(found)
     figures = []
     for side in sides:
-        for share, most in ((0.5, ADDED_MS[side.bus]), (0.99, None)):
-            more = p(late[side.bus], share) - p(late["direct"], share)
-            figures.append(Figure(f"{side.bus}: added to each event, p{share * 100:g}", more, "ms", most))
-        more = p(first[side.bus], 0.5) - p(first["direct"], 0.5)
-        figures.append(Figure(f"{side.bus}: added to the first byte, p50", more, "ms"))
+        whats = (("each event, p50", ADDED_MS[side.bus]), ("each event, p99", None), ("the first byte, p50", None))
+        for place, (what, most) in enumerate(whats):
+            more = statistics.median(found[side.bus][place] - found["direct"][place] for found in rounds)
+            figures.append(Figure(f"{side.bus}: added to {what}", more, "ms", most))
     return figures
 
 
@@ -144,7 +153,7 @@ async def four_and_a_fifth(side: Side, crowd: Obedient, pace: Pace) -> list[Figu
     spent = [(b["cpu_ns"] - a["cpu_ns"]) / 1000 / len(late) for a, b in zip(before, after, strict=True)]
     name = f"{side.bus}: {PER_RUNNER} streams of {1 / _FAST:g}/s"
     return [
-        Figure(f"{name}, stalls over {STALL_MS:g} ms", _stalls(got), "", 0, len(got)),
+        Figure(f"{name}, stalls over {STALL_MS:g} ms", _stalls(got), "", 0, len(got), fears_noise=True),
         Figure(f"{name}, lateness p50", p(late, 0.5), "ms"),
         Figure(f"{name}, lateness p99", p(late, 0.99), "ms"),
         Figure(f"{name}, lateness most", max(late), "ms"),
@@ -174,7 +183,8 @@ async def _crowded(
     await asyncio.sleep(seconds / 2)
     flowing = await side.gateway.do("usage")
     got = [_checked(each, await one.heard()) for each, one in zip(wanted, asked, strict=True)]
-    flowing["lag_p99_ms"] = (await side.gateway.do("usage"))["lag_p99_ms"]
+    lag = await side.gateway.do("usage")
+    flowing |= {name: lag[name] for name in ("lag_p99_ms", "lag_most_ms")}
     await crowd.do("drop")
     return coming, flowing, got
 
@@ -211,9 +221,10 @@ async def many(side: Side, crowd: Obedient, pace: Pace) -> list[Figure]:
     return [
         Figure(f"{name}, all at once, loop lag p99", coming["lag_p99_ms"], "ms"),
         Figure(f"{streaming}, loop lag p99", flowing["lag_p99_ms"], "ms", LAG_MS),
+        Figure(f"{streaming}, loop lag most", flowing["lag_most_ms"], "ms"),
         Figure(f"{streaming}, lateness p50", p(late, 0.5), "ms"),
         Figure(f"{streaming}, lateness p99", p(late, 0.99), "ms"),
-        Figure(f"{streaming}, stalls over {STALL_MS:g} ms", _stalls(got), "", 0, len(got)),
+        Figure(f"{streaming}, stalls over {STALL_MS:g} ms", _stalls(got), "", 0, len(got), fears_noise=True),
         Figure(f"{streaming}, memory", flowing["rss_kib"] - before["rss_kib"], "KiB"),
         *_left(f"{name} gone", before, after),
     ]
@@ -235,6 +246,29 @@ async def coming_and_going(side: Side, crowd: Obedient, pace: Pace) -> list[Figu
         Figure(f"{title}, CPU of the gateway for each", cpu, "ms"),
         *_left(title, before, after),
     ]
+
+
+async def streams_coming_and_going(side: Side, crowd: Obedient, pace: Pace) -> list[Figure]:
+    """Short ones through eight runners in turn; from every other one its client leaves when it has begun."""
+    came, real = await side.gateway.do("came"), 8
+    await crowd.do("real", control=side.control, first=1, count=real)
+    await side.came(came + real)
+    idle = (await side.gateway.do("usage"))["tasks"]
+
+    async def run(times: int) -> dict[str, float]:
+        for turn in range(times):
+            wanted = Wanted(f"m{1 + turn % real}", 100 if turn % 2 else 1, 0.01)
+            asked = await ask(side.data, wanted)
+            if turn % 2:
+                await asked.flows()
+                asked.leave()
+            else:
+                _checked(wanted, await asked.heard())
+        return await _settled(side, idle)
+
+    before, after = await run(max(pace.cycles // 10, 1)), await run(pace.cycles)
+    await crowd.do("drop")
+    return _left(f"{side.bus}: {pace.cycles} streams, half of them left", before, after)
 
 
 async def measured(pace: Pace, directory: Path, nats_url: str) -> list[Figure]:
@@ -266,6 +300,7 @@ async def measured(pace: Pace, directory: Path, nats_url: str) -> list[Figure]:
             for side in sides:
                 tell(await many(side, crowd, pace))
                 tell(await coming_and_going(side, crowd, pace))
+                tell(await streams_coming_and_going(side, crowd, pace))
     return figures
 
 
@@ -282,10 +317,11 @@ def main() -> int:
         share = neighbours.share()
     missed = [figure for figure in figures if not figure.is_met]
     aimed = sum(figure.most is not None for figure in figures)
-    print(f"{len(missed)} of {aimed} targets missed; others had {share:.0%} of both cores")
+    noise = " (noisy: stalls mean nothing, times little)" if share > _NOISY else ""
+    print(f"{len(missed)} of {aimed} targets missed; others had {share:.0%} of both cores{noise}")
     if arguments.save:
         print(json.dumps([asdict(figure) for figure in figures]))
-    return any(figure.is_wide for figure in missed)
+    return any(figure.is_wide and not (noise and figure.fears_noise) for figure in missed)
 
 
 if __name__ == "__main__":

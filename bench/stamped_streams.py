@@ -149,6 +149,10 @@ class Asked:
         """Whether its last byte has come."""
         return self._client.ended.done()
 
+    def leave(self) -> None:
+        """Close, whatever is still to come."""
+        self._transport.close()
+
     async def heard(self) -> Heard:
         """All of it."""
         try:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -19,6 +20,11 @@ def created(gateway: ServingGateway, url: str) -> int:
     bearer = {"authorization": f"Bearer {gateway.token_file.read_text().strip()}"}
     body = {"name": "Mine", "model_identifier": "real-mine", "api_endpoint": url, "alias": "mine"}
     return asked_over_http(gateway.ports["control"], "POST", "/api/v1/ai-models", body, headers=bearer).status
+
+
+def shown(gateway: ServingGateway, *words: str) -> Any:
+    """What a command says in JSON."""
+    return json.loads(gateway.run(*words, "-o", "json"))
 
 
 def pointed(gateway: ServingGateway) -> Result:
@@ -48,3 +54,22 @@ def test_a_direct_model_is_served_by_alias_for_as_long_as_the_operator_lets_it(t
             rows = [row[:5] for row in gateway.usage()]
         assert upstream.answered.total() == served
     assert rows == [("default", "mine", "direct:mine", "real-mine", 200), ("default", "mine", "", "", 503)]
+
+
+def test_a_direct_model_is_explained_and_listed_as_what_the_gateway_calls_without_a_key(tmp_path: Path) -> None:
+    with AnsweringUpstream() as upstream, serving_gateway(tmp_path, OPEN) as gateway:
+        assert created(gateway, upstream.url) == 201
+        until(lambda: gateway.models("") == ["mine"])
+        (route,) = shown(gateway, "route", "list")
+        assert (route["kind"], route["provider_name"], route["problem"]) == ("model", "direct:mine", None)
+        assert "120s" in gateway.run("route", "list")
+        gateway.run("inference", "set", "--route", "mine", "--no-verify")
+        for name in ("mine", "inference.local"):
+            made = shown(gateway, "explain", name)
+            (candidate,) = made["candidates"]
+            assert (made["kind"], made["runs"], made["denial"]) == ("model", "gateway", None)
+            assert (candidate["provider_name"], candidate["endpoint"]) == ("direct:mine", upstream.url[:-3])
+            assert (candidate["key"]["state"], candidate["header_seconds"]) == ("not_needed", 120.0)
+            assert candidate["rewrite"]["model_after"] == "real-mine"
+        gateway.call("mine")
+        assert json.loads(upstream.bodies.pop()) == {"model": "real-mine"}

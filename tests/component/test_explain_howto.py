@@ -5,8 +5,9 @@ import subprocess
 from pathlib import Path
 
 from tests.support.canary import KEY
-from tests.support.operated_gateway import operated_gateway
+from tests.support.played_runner import PlayedRunner
 from tests.support.processes import POINTSMAN, run_to_end
+from tests.support.serving_gateway import serving_gateway
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "see-where-a-request-goes.md"
 QUESTIONS = re.compile(r"^```sh\n(.*?)^```\n\n```text\n(.*?)^```$", re.M | re.S)
@@ -23,9 +24,12 @@ def test_the_page_shows_what_is_answered(tmp_path: Path) -> None:
         each.write_text(KEY)
     (tmp_path / "pointsman.yaml").write_text(config.replace("/run/secrets", str(secrets)))
     asked = QUESTIONS.findall(text)
-    assert len(asked) == 4 == text.count("```sh")
-    with operated_gateway(tmp_path / "data", "--config", str(tmp_path / "pointsman.yaml")) as gateway:
-        environ = {"POINTSMAN_GATEWAY": gateway.url, "POINTSMAN_DATA_DIR": str(gateway.data_directory)}
+    assert len(asked) == 5 == text.count("```sh")
+    with serving_gateway(tmp_path / "data", f"--config={tmp_path / 'pointsman.yaml'}") as gateway:
+        PlayedRunner(gateway).model("llama", "llama3.2:3b")
+        while "llama" not in gateway.models(""):
+            pass  # not in force yet
+        environ = {"POINTSMAN_GATEWAY": gateway.url, "POINTSMAN_DATA_DIR": str(gateway.directory)}
         environ["PATH"] = f"{Path(POINTSMAN).parent}:/usr/bin:/bin"
         for question, answer in asked:
             done: subprocess.CompletedProcess[str] = run_to_end(["bash", "-c", question], environ=environ)

@@ -82,7 +82,7 @@ def test_nobody_without_a_token_does_anything(api: RunningApi, ids: dict[str, st
     assert state(api) == before
 
 
-@pytest.mark.guarantee("M1")
+@pytest.mark.guarantee("M1", "S3")
 @pytest.mark.parametrize("permission", PERMISSIONS)
 def test_a_key_does_what_its_permission_says_and_nothing_else(
     api: RunningApi, ids: dict[str, str], permission: str
@@ -100,7 +100,7 @@ def test_a_key_does_what_its_permission_says_and_nothing_else(
     assert bool(allowed) is (permission != INFERENCE)
 
 
-@pytest.mark.guarantee("M1")
+@pytest.mark.guarantee("M1", "S2")
 def test_a_key_of_another_account_finds_nothing_and_changes_nothing(api: RunningApi, ids: dict[str, str]) -> None:
     headers = api.key_bearer(*PERMISSIONS, account="theirs")
     before = state(api)
@@ -175,6 +175,25 @@ def test_a_key_that_names_routes_has_sight_of_models_with_these_names_only(
     assert api.put(f"/ai-models/{other['id']}", {**DIRECT, "alias": "renamed"}, headers=headers).status == 403
     assert state(api) == before
     assert api.delete(f"/ai-models/{other['id']}", headers=headers).status == 200
+
+
+@pytest.mark.guarantee("M1")
+def test_a_key_that_names_routes_does_not_learn_which_other_names_are_taken(
+    api: RunningApi, ids: dict[str, str]
+) -> None:
+    taken = api.get(f"/ai-models/{ids['model_id']}").json["alias"]
+    mine = api.post("/ai-models", {**DIRECT, "alias": "seen"}).json
+    headers = api.key_bearer(*PERMISSIONS, routes=["seen"])
+    for alias in (taken, "free"):
+        other = {"alias": alias, "model_identifier": "another"}
+        answers = [
+            api.post("/ai-models", {**DIRECT, **other}, headers=headers),
+            api.post(f"/runners/{ids['runner_id']}/models", {**MODEL, **other}, headers=headers),
+            api.put(f"/ai-models/{mine['id']}", {**DIRECT, "alias": alias}, headers=headers),
+        ]
+        assert [each.status for each in answers] == [403] * 3
+    gone = api.delete(f"/runners/{ids['runner_id']}", headers=headers)
+    assert (gone.status, gone.json["unavailable_models"]) == (200, [])
 
 
 def test_the_admin_does_everything_in_every_account(api: RunningApi, ids: dict[str, str]) -> None:

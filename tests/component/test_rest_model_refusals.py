@@ -50,6 +50,7 @@ def nothing_stays(api: RunningApi) -> Iterator[None]:
 @pytest.mark.parametrize(
     "field", ["api_key", "API_KEY", "apikey", "token", "OPENAI_API_KEY", "password", "credentials", "authorization"]
 )
+@pytest.mark.guarantee("S1")
 def test_credentials_are_refused(api: RunningApi, runner: str, field: str) -> None:
     for path, body in ((f"/runners/{runner}/models", MODEL), ("/ai-models", DIRECT)):
         refused = api.post(path, {**body, field: "sk-secret-value"})
@@ -79,6 +80,7 @@ def test_credentials_are_refused(api: RunningApi, runner: str, field: str) -> No
         "",
     ],
 )
+@pytest.mark.guarantee("S1")
 def test_a_runners_address_is_its_own_loopback_and_nothing_else(api: RunningApi, runner: str, url: str) -> None:
     refused = api.post(f"/runners/{runner}/models", {**MODEL, "api_endpoint": url})
     assert refused.status == 400

@@ -116,6 +116,7 @@ def test_a_runner_that_was_deleted_is_registered_anew(runner: Runner, rest: Scri
     assert json.loads((runner.directory / "runner.json").read_text())["runner_id"] == "77" * 16
 
 
+@pytest.mark.guarantee("S3")
 def test_models_registers_what_was_named_and_approves_it_here(
     runner: Runner, rest: ScriptedRest, server_url: str
 ) -> None:
@@ -135,6 +136,7 @@ def test_models_registers_what_was_named_and_approves_it_here(
     assert status == {"runner_id": RUNNER_ID, "name": "laptop", "gateway": rest.url, "models": [entry]}
 
 
+@pytest.mark.guarantee("S3")
 def test_without_a_terminal_and_a_flag_models_only_lists(runner: Runner, rest: ScriptedRest, server_url: str) -> None:
     runner.registered(rest)
     done = runner("models", "--url", server_url)
@@ -189,6 +191,20 @@ def test_a_refusal_is_one_line_without_the_key(
     assert str(failed.value).isprintable()
     assert canary.KEY not in str(failed.value)
     assert len(rest.asked) == 1
+
+
+def test_a_machine_that_cannot_keep_a_token_asks_for_none_so_that_the_old_one_still_counts(
+    runner: Runner, rest: ScriptedRest
+) -> None:
+    runner.registered(rest)
+    kept = {path.name: path.read_bytes() for path in runner.directory.iterdir()}
+    words = ("runner", "register", "--gateway", rest.url, "--config-dir", str(runner.directory))
+    done = run_to_end(["prlimit", "--fsize=0", POINTSMAN, *words])
+    assert done.returncode == 1
+    assert "runner.json: cannot be written: file too large; check" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert len(rest.asked) == 1
+    assert {path.name: path.read_bytes() for path in runner.directory.iterdir()} == kept
 
 
 def test_a_refused_registration_leaves_nothing_behind(runner: Runner, rest: ScriptedRest) -> None:
@@ -262,6 +278,7 @@ class Terminal:
         return self._process.wait(30)
 
 
+@pytest.mark.guarantee("S3")
 def test_on_a_terminal_nothing_is_approved_that_was_not_chosen(
     runner: Runner, rest: ScriptedRest, server_url: str
 ) -> None:

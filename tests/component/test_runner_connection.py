@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import ssl
+import time
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from http import HTTPStatus
@@ -89,7 +90,7 @@ def test_a_runner_shows_its_token_before_the_upgrade_says_hello_and_beats(tmp_pa
     run(main())
 
 
-@pytest.mark.guarantee("N4")
+@pytest.mark.guarantee("N4", "S5")
 def test_a_stream_goes_frame_by_frame_in_order_each_asked_for(tmp_path: Path) -> None:
     async def main() -> None:
         async with model_server(answering(_TWO_TOKENS)) as server, scripted_gateway() as gateway:
@@ -109,7 +110,25 @@ def test_a_stream_goes_frame_by_frame_in_order_each_asked_for(tmp_path: Path) ->
     run(main())
 
 
-@pytest.mark.guarantee("N12")
+@pytest.mark.guarantee("N11")
+def test_a_runner_that_stood_still_for_too_long_asks_its_model_nothing_that_waited_meanwhile(tmp_path: Path) -> None:
+    async def main() -> None:
+        limits = replace(DEFAULT_RUNNER_LIMITS, heartbeat_seconds=0.1, silence_seconds=1.5)
+        async with model_server(answering(_TWO_TOKENS)) as server, scripted_gateway() as gateway:
+            approve_model(tmp_path, server.url)
+            async with running(gateway, tmp_path, limits):
+                line = await gateway.line()
+                await line.ask(start_frame(server.url))
+                time.sleep(2)  # this process, and so the runner, stands still
+                line = await gateway.line()
+                assert server.visits == []
+                await line.ask(start_frame(server.url))
+                assert (await line.frame()).data == 'data: {"a":1}'
+
+    run(main())
+
+
+@pytest.mark.guarantee("N12", "S6")
 def test_cancel_closes_the_servers_connection_in_every_phase(tmp_path: Path) -> None:
     async def main() -> None:
         async def mute(visit: Visit) -> None:
@@ -142,7 +161,7 @@ def test_cancel_closes_the_servers_connection_in_every_phase(tmp_path: Path) -> 
     run(main())
 
 
-@pytest.mark.guarantee("N12")
+@pytest.mark.guarantee("N12", "S6")
 def test_a_lost_websocket_lets_every_server_go_and_the_next_one_resumes_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with model_server(stays) as server, scripted_gateway() as gateway:
@@ -164,7 +183,7 @@ def test_a_lost_websocket_lets_every_server_go_and_the_next_one_resumes_nothing(
     run(main())
 
 
-@pytest.mark.guarantee("N5")
+@pytest.mark.guarantee("N5", "S7")
 @pytest.mark.limit("runner.active_requests")
 def test_four_requests_at_once_and_the_fifth_is_busy(tmp_path: Path) -> None:
     async def main() -> None:
@@ -185,6 +204,7 @@ def test_four_requests_at_once_and_the_fifth_is_busy(tmp_path: Path) -> None:
     run(main())
 
 
+@pytest.mark.guarantee("S7")
 def test_a_lifetime_ends_an_answer_whether_or_not_a_frame_is_asked_for(tmp_path: Path) -> None:
     async def main() -> None:
         limits = replace(DEFAULT_RUNNER_LIMITS, lifetime_seconds=0.4)
@@ -242,8 +262,10 @@ def test_a_redirect_of_the_handshake_is_not_followed_so_the_token_stays_here(tmp
     run(main())
 
 
-@pytest.mark.parametrize("code", [4003, None])
-def test_a_revoked_runner_is_told_what_to_do_and_does_not_come_back(tmp_path: Path, code: int | None) -> None:
+@pytest.mark.parametrize("code", [4001, 4003, None])
+def test_a_revoked_or_replaced_runner_is_told_what_to_do_and_does_not_come_back(
+    tmp_path: Path, code: int | None
+) -> None:
     async def main() -> None:
         async with scripted_gateway() as gateway:
             if code is None:
@@ -253,20 +275,10 @@ def test_a_revoked_runner_is_told_what_to_do_and_does_not_come_back(tmp_path: Pa
             async with asyncio.timeout(20), asyncio.TaskGroup() as group:
                 group.create_task(runner.stay_connected(Soon()))
                 if code is not None:
-                    await (await gateway.line()).socket.close(code)
+                    await (await gateway.line()).socket.close(code, canary.PROMPT)
             assert "pointsman runner register" in said[-1]
-            assert len(gateway.requests) == 1
-
-    run(main())
-
-
-def test_a_replaced_runner_says_so_and_dials_again_later(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with scripted_gateway() as gateway, running(gateway, tmp_path) as said:
-            await (await gateway.line()).socket.close(4001, canary.PROMPT)
-            await gateway.line()
-            assert said[1].startswith("another runner has connected")
             assert canary.PROMPT not in "".join(said)
+            assert len(gateway.requests) == 1
 
     run(main())
 

@@ -68,6 +68,7 @@ def test_what_is_not_a_list_of_models_is_a_problem_and_no_model(answer: bytes, p
 
 
 @pytest.mark.parametrize(("count", "warned"), [(255, False), (256, False), (257, True)])
+@pytest.mark.guarantee("S7")
 def test_256_models_of_one_server_are_listed_and_more_are_told_of(count: int, warned: bool) -> None:
     found = probed(whole(listing(*(f"m{number}" for number in range(count)))))
     assert len(found.models) == min(count, 256)
@@ -75,6 +76,7 @@ def test_256_models_of_one_server_are_listed_and_more_are_told_of(count: int, wa
 
 
 @pytest.mark.parametrize(("more", "passes"), [(-1, True), (0, True), (1, False)])
+@pytest.mark.guarantee("S7")
 def test_a_list_may_have_1_mib(more: int, passes: bool) -> None:
     body = listing("a", pad=1024 * 1024 + more - len(listing("a")))
     assert bool(probed(whole(body)).models) is passes
@@ -86,6 +88,7 @@ def test_a_name_that_a_terminal_would_obey_or_that_is_too_long_is_left_out() -> 
     assert found.problem == "has 6 models whose names are none; they are left out"
 
 
+@pytest.mark.guarantee("S7")
 def test_a_server_that_is_slow_costs_two_seconds_at_most_and_holds_nobody_up() -> None:
     async def main() -> None:
         async def mute(visit: Visit) -> None:

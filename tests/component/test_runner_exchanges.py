@@ -45,6 +45,7 @@ async def stream(runner: Runner, lines: list[str], **last: Any) -> dict[str, Any
     return start
 
 
+@pytest.mark.guarantee("S5")
 def test_a_stream_passes_line_by_line_with_comments_kept_and_only_the_model_is_replaced() -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
@@ -115,7 +116,7 @@ def test_what_fails_early_keeps_its_status_and_tells_nothing_that_a_runner_wrote
         run(work)
 
 
-@pytest.mark.guarantee("N11")
+@pytest.mark.guarantee("N11", "S4")
 def test_a_runner_that_is_not_there_is_offline_at_once_and_one_that_leaves_ends_its_requests() -> None:
     async def work() -> None:
         async with bench() as made, asyncio.TaskGroup() as tasks:
@@ -131,6 +132,7 @@ def test_a_runner_that_is_not_there_is_offline_at_once_and_one_that_leaves_ends_
 
 
 @pytest.mark.limit("runner.active_requests")
+@pytest.mark.guarantee("S7")
 def test_the_fifth_request_at_once_is_told_that_the_runner_is_busy() -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
@@ -147,6 +149,7 @@ def test_the_fifth_request_at_once_is_told_that_the_runner_is_busy() -> None:
 
 @pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 413)])
 @pytest.mark.limit("runner.request_bytes")
+@pytest.mark.guarantee("S7")
 def test_a_request_of_the_largest_size_passes_and_a_byte_more_does_not(more: int, status: int) -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
@@ -161,7 +164,7 @@ def test_a_request_of_the_largest_size_passes_and_a_byte_more_does_not(more: int
     run(work)
 
 
-@pytest.mark.guarantee("N12")
+@pytest.mark.guarantee("N12", "S6")
 def test_a_mute_runner_costs_one_request_its_time_and_no_slot() -> None:
     async def work() -> None:
         async with bench(SHORT) as made, made.runner() as runner:
@@ -175,6 +178,7 @@ def test_a_mute_runner_costs_one_request_its_time_and_no_slot() -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.guarantee("S6")
 def test_a_client_that_leaves_before_the_first_frame_cancels(streams: bool) -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner:
@@ -188,7 +192,7 @@ def test_a_client_that_leaves_before_the_first_frame_cancels(streams: bool) -> N
     run(work)
 
 
-@pytest.mark.guarantee("N12")
+@pytest.mark.guarantee("N12", "S6")
 def test_a_client_that_leaves_in_the_middle_of_a_stream_cancels() -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner:
@@ -213,6 +217,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_stream_cancels() -> None:
         (None, "runner_proxy_timeout"),
     ],
 )
+@pytest.mark.guarantee("S5")
 def test_a_stream_that_ends_without_done_ends_in_one_error_event(second: dict[str, Any] | None, told_of: str) -> None:
     async def work() -> None:
         async with bench(SHORT) as made, made.runner() as runner:
@@ -224,7 +229,8 @@ def test_a_stream_that_ends_without_done_ends_in_one_error_event(second: dict[st
                 await runner.answer(request, **second)
             events = told(await reader.read()).body.split(b"\n\n")
             error = json.loads(events[1].removeprefix(b"data: "))["error"]
-            assert error == {"message": f"response truncated: {told_of}", "type": "proxy_stream_error"}
+            code = {"code": told_of} if told_of.startswith("runner_") else {}
+            assert error == {"message": f"response truncated: {told_of}", "type": "proxy_stream_error", **code}
             assert events[2:] == [b""]
             await until(lambda: made.active == 0)
 
@@ -261,6 +267,7 @@ def test_other_dialects_are_refused_and_reach_no_runner(path: str) -> None:
     run(work)
 
 
+@pytest.mark.guarantee("S6")
 def test_a_slot_that_a_dead_process_held_is_freed() -> None:
     async def work() -> None:
         async with bench(SHORT) as made, made.runner() as runner:

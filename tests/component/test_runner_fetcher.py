@@ -69,6 +69,7 @@ def line(data: str) -> Outcome:
     return 200, data, False, ""
 
 
+@pytest.mark.guarantee("S5")
 def test_a_stream_comes_line_by_line_and_done_travels_on_its_last() -> None:
     stream = b": warm\n\ndata: 1\r\n\r\ndata: \xc3\xa9\r\rdata: [DONE]\n\nignored"
     assert answered(EVENT_STREAM, stream) == [line(": warm"), line("data: 1"), line("data: é"), DONE]
@@ -131,7 +132,7 @@ def test_an_answer_of_another_kind_than_was_asked_for_is_a_read_error(answer: by
 
 
 @pytest.mark.parametrize(("size", "passes"), [(-1, True), (0, True), (1, False)])
-@pytest.mark.guarantee("N5")
+@pytest.mark.guarantee("N5", "S7")
 @pytest.mark.limit("runner.data_bytes")
 def test_the_bound_of_a_line(size: int, passes: bool) -> None:
     data = "data: " + "x" * (DEFAULT_RUNNER_LIMITS.data_bytes + size - 6)
@@ -140,7 +141,7 @@ def test_the_bound_of_a_line(size: int, passes: bool) -> None:
 
 
 @pytest.mark.parametrize(("size", "passes"), [(-1, True), (0, True), (1, False)])
-@pytest.mark.guarantee("N5")
+@pytest.mark.guarantee("N5", "S7")
 @pytest.mark.limit("runner.data_bytes")
 def test_the_bound_of_a_completion(size: int, passes: bool) -> None:
     body = b'"' + b"x" * (DEFAULT_RUNNER_LIMITS.data_bytes + size - 2) + b'"'
@@ -156,6 +157,7 @@ def test_the_bound_of_a_line_is_the_same_whatever_it_consists_of(character: str)
 
 @pytest.mark.parametrize(("size", "last"), [(29, DONE), (28, DONE), (27, failed(502, "runner_response_limit"))])
 @pytest.mark.limit("runner.response_bytes")
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_all_data(size: int, last: Outcome) -> None:
     limits = replace(DEFAULT_RUNNER_LIMITS, response_bytes=size)
     stream = b"data: 12\n\ndata: 34\n\ndata: [DONE]\n\n"
@@ -201,6 +203,7 @@ def test_where_nobody_listens_the_server_is_unavailable(host: str) -> None:
     assert run(frames(url)) == [failed(502, "runner_upstream_unavailable")]
 
 
+@pytest.mark.guarantee("S7")
 def test_a_server_that_is_silent_before_or_within_its_answer_times_out() -> None:
     async def main(*pieces: bytes) -> list[Outcome]:
         async def answer(visit: Visit) -> None:
@@ -217,6 +220,7 @@ def test_a_server_that_is_silent_before_or_within_its_answer_times_out() -> None
     assert run(main(EVENT_STREAM, b"data: 1\n\ndata: 2")) == [line("data: 1"), late]
 
 
+@pytest.mark.guarantee("S5")
 def test_nothing_is_read_that_was_not_asked_for_and_nothing_is_lost_by_it() -> None:
     """The server's writes stop long before it has written all, however long nobody asks."""
     row = b"data: " + b"x" * 1017 + b"\n"

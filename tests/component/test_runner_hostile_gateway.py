@@ -53,7 +53,7 @@ _ALTERED: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("how", _ALTERED)
-@pytest.mark.guarantee("N7")
+@pytest.mark.guarantee("N7", "S1", "S8")
 def test_what_is_not_exactly_approved_is_refused_and_no_server_hears_of_it(tmp_path: Path, how: str) -> None:
     async def main() -> None:
         reply = answering(whole(b"{}"))
@@ -70,7 +70,7 @@ def test_what_is_not_exactly_approved_is_refused_and_no_server_hears_of_it(tmp_p
     run(main())
 
 
-@pytest.mark.guarantee("N7")
+@pytest.mark.guarantee("N7", "S8")
 def test_two_models_in_one_body_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with model_server(answering(whole(b"{}"))) as server, scripted_gateway() as gateway:
@@ -84,7 +84,7 @@ def test_two_models_in_one_body_are_refused(tmp_path: Path) -> None:
     run(main())
 
 
-@pytest.mark.guarantee("N6")
+@pytest.mark.guarantee("N6", "S8")
 def test_what_it_adds_to_a_start_changes_nothing_of_the_request(tmp_path: Path) -> None:
     more = {
         "method": "DELETE",

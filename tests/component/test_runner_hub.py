@@ -8,14 +8,16 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from pointsman.bus.memory import MemoryBus
+from pointsman.core.control_errors import StoreUnavailable
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
+from pointsman.gateway.runner_identity import RunnerIdentity
 from tests.component.test_runner_exchanges import run
 from tests.support.runner_bench import ACCOUNT, RUNNER, TOKEN, bench, told, until
 
 QUIET = replace(DEFAULT_RUNNER_LIMITS, silence_seconds=0.3)
 
 
-@pytest.mark.guarantee("N1")
+@pytest.mark.guarantee("N1", "S2")
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -61,7 +63,7 @@ def test_a_first_frame_that_is_no_hello_ends_the_line(first: object, code: int) 
     run(work)
 
 
-@pytest.mark.guarantee("N2")
+@pytest.mark.guarantee("N2", "S6")
 def test_a_newer_socket_replaces_the_older_whose_requests_end_at_once() -> None:
     async def work() -> None:
         async with bench() as made, asyncio.TaskGroup() as tasks, made.runner() as older:
@@ -94,6 +96,7 @@ def test_a_newer_socket_at_another_process_replaces_the_older_too() -> None:
     run(work)
 
 
+@pytest.mark.guarantee("S6")
 def test_a_rotated_token_ends_the_line_whichever_process_holds_it() -> None:
     async def work() -> None:
         bus = MemoryBus(print)
@@ -116,8 +119,27 @@ def test_a_runner_that_is_silent_is_offline_and_one_that_says_that_it_lives_is_n
                 await runner.send({"type": "heartbeat"})
                 await asyncio.sleep(QUIET.silence_seconds / 3)
             assert made.hub.presence(ACCOUNT, RUNNER) is not None
-            assert await runner.closed() == 1008
+            assert await runner.closed() == 4002
             assert (await made.ask()).code == "runner_offline"
+
+    run(work)
+
+
+def test_a_store_that_goes_while_a_runner_dials_in_does_not_revoke_it_and_it_may_come_again() -> None:
+    async def work() -> None:
+        looks = iter((True, False, True, True))
+
+        async def admit(runner_id: str, token: str) -> RunnerIdentity | None:
+            if next(looks):
+                return RunnerIdentity(ACCOUNT, runner_id)
+            raise StoreUnavailable("the database is away")
+
+        async with bench(admit=admit) as made:
+            async with made.runner(hello=False) as runner:
+                await runner.hello()
+                assert await runner.closed() == 1013
+            async with made.runner():
+                assert made.hub.presence(ACCOUNT, RUNNER) is not None
 
     run(work)
 
@@ -172,6 +194,7 @@ def test_sprayed_and_late_frames_reach_nobody() -> None:
 
 
 @pytest.mark.limit("runner.response_bytes")
+@pytest.mark.guarantee("S7")
 def test_a_runner_that_does_not_stop_is_cut_at_the_sum_of_its_data() -> None:
     limits = replace(DEFAULT_RUNNER_LIMITS, response_bytes=1000)
 

@@ -16,7 +16,7 @@ from tests.support.runner_bench import ACCOUNT, RUNNER, bench, told, until
 SHORT = replace(DEFAULT_RUNNER_LIMITS, idle_seconds=0.4)
 
 
-@pytest.mark.guarantee("N11")
+@pytest.mark.guarantee("N11", "S4")
 def test_a_broker_that_dies_ends_what_runs_at_once_and_nothing_is_sent_again_when_it_is_back(tmp_path: Path) -> None:
     async def work() -> None:
         said: list[str] = []
@@ -76,7 +76,52 @@ def test_a_newer_socket_at_another_process_replaces_the_older_over_nats(tmp_path
     run(work)
 
 
-@pytest.mark.guarantee("N12")
+def test_a_slot_is_free_at_once_when_a_broker_dies_within_a_stream(tmp_path: Path) -> None:
+    async def work() -> None:
+        with nats_server(tmp_path) as server:
+            buses = [await open_nats_bus(Secret(server.url), print) for _ in range(2)]
+            async with bench(buses=(buses[0], buses[1])) as made, made.runner() as runner:
+                reader, _ = await made.send(b'{"model":"alias","stream":true}')
+                await runner.receive()
+                server.kill()
+                await asyncio.wait_for(reader.read(), 10)
+                assert (await runner.receive())["operation"] == "cancel"
+                assert made.active == 0
+                server.start()
+            for bus in buses:
+                await bus.close()
+
+    run(work)
+
+
+def test_a_process_that_dies_with_a_runners_line_is_noticed_although_it_says_nothing(tmp_path: Path) -> None:
+    async def work() -> None:
+        with nats_server(tmp_path) as server:
+            buses = [await open_nats_bus(Secret(server.url), print) for _ in range(2)]
+            async with bench(buses=(buses[0], buses[1])) as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
+                asked = tasks.create_task(made.ask())
+                await runner.receive()
+                await buses[1].close()
+                assert (await asked).code == "runner_offline"
+            await buses[0].close()
+
+    run(work)
+
+
+def test_a_runner_that_is_only_slow_is_waited_for() -> None:
+    async def work() -> None:
+        async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
+            slow = tasks.create_task(made.ask())
+            request = await runner.receive()
+            await asyncio.sleep(2.5)  # longer than two looks at whether it lives
+            assert not slow.done()
+            await runner.answer(request, "{}", done=True)
+            assert (await slow).body == b"{}"
+
+    run(work)
+
+
+@pytest.mark.guarantee("N12", "S6")
 def test_a_client_that_does_not_read_is_cancelled_and_another_is_served_meanwhile() -> None:
     async def work() -> None:
         async with bench(SHORT) as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
@@ -97,6 +142,7 @@ def test_a_client_that_does_not_read_is_cancelled_and_another_is_served_meanwhil
     run(work)
 
 
+@pytest.mark.guarantee("S5")
 def test_four_streams_at_once_get_each_its_own_lines() -> None:
     async def work() -> None:
         async with bench() as made, made.runner() as runner, asyncio.TaskGroup() as tasks:

@@ -7,9 +7,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import pytest
 from click.testing import Result
 
+from pointsman.rpc.gen import inference_pb2, inference_pb2_grpc
 from tests.support.client_commands import run_client
 from tests.support.played_runner import PlayedRunner
 from tests.support.serving_gateway import ServingGateway, serving_gateway
@@ -59,6 +61,19 @@ def listed(gateway: ServingGateway) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in json.loads(gateway.run("route", "list", "-o", "json"))}
 
 
+def cluster_inference(gateway: ServingGateway) -> inference_pb2.GetClusterInferenceResponse:
+    """As OpenShell's client asks for it."""
+    with grpc.insecure_channel(f"127.0.0.1:{gateway.ports['grpc']}") as channel:
+        metadata = (("authorization", f"Bearer {gateway.token_file.read_text().strip()}"),)
+        request = inference_pb2.GetClusterInferenceRequest()
+        stub = inference_pb2_grpc.InferenceStub(channel)
+        answer: inference_pb2.GetClusterInferenceResponse = stub.GetClusterInference(
+            request, metadata=metadata, timeout=20
+        )
+        return answer
+
+
+@pytest.mark.guarantee("M3")
 def test_explain_says_that_a_runners_model_is_asked_once_and_what_it_is_sent(
     gateway: ServingGateway, runner: PlayedRunner
 ) -> None:
@@ -127,6 +142,7 @@ def test_explain_refuses_what_a_runners_model_is_not_sent_as_the_listener_does(
     assert (denial["status"], denial["code"]) == (status, code)
 
 
+@pytest.mark.guarantee("M3")
 def test_inference_local_leads_to_an_alias_and_is_explained_as_the_gateways_to_run(
     gateway: ServingGateway, runner: PlayedRunner
 ) -> None:
@@ -141,6 +157,8 @@ def test_inference_local_leads_to_an_alias_and_is_explained_as_the_gateways_to_r
         assert "- runner:laptop (connected)" in gateway.run("inference", "set", "--route", "llama")
         made = explained(gateway, "inference.local")
         assert listed(gateway)["inference.local"]["problem"] is None
+        found = cluster_inference(gateway)
+    assert (found.provider_name, found.model_id, found.version) == ("runner:llama", "qwen:7b", 2)
     assert [(each["how"], each["to"]) for each in made["steps"]] == [("alias", "llama")]
     assert (made["kind"], made["runs"], made["route"]) == ("runner", "gateway", "llama")
     denial = explained(gateway, "inference.local", status=1)["denial"]
@@ -148,6 +166,7 @@ def test_inference_local_leads_to_an_alias_and_is_explained_as_the_gateways_to_r
     gateway.run("inference", "delete")
 
 
+@pytest.mark.guarantee("M3")
 def test_an_alias_is_listed_shown_and_kept_from_changes_as_a_model(
     gateway: ServingGateway, runner: PlayedRunner
 ) -> None:
@@ -166,6 +185,7 @@ def test_an_alias_is_listed_shown_and_kept_from_changes_as_a_model(
     assert place in runner.rest("PATCH", "/routes/llama", {"model": "other"}).error
 
 
+@pytest.mark.guarantee("M3")
 def test_a_name_is_a_routes_or_a_models_whichever_came_first(gateway: ServingGateway, runner: PlayedRunner) -> None:
     gateway.provide("mocked", "mock://answers")
     target = ("--provider", "mocked", "--model", "m")

@@ -7,12 +7,14 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.component.test_runner_routes import until_in_force
 from tests.support.gateway_process import fetch
+from tests.support.nats_server import nats_server
 from tests.support.played_runner import PlayedRunner
 from tests.support.serving_gateway import ServingGateway, serving_gateway
 
@@ -104,6 +106,7 @@ def test_a_stream_is_told_with_its_runner_its_model_and_its_tokens(
     ],
     ids=["busy", "timeout", "not allowed", "upstream error", "unavailable", "too large"],
 )
+@pytest.mark.guarantee("L4")
 def test_what_fails_before_an_answer_is_one_row_of_one_attempt_and_one_reason(
     gateway: ServingGateway, runner: PlayedRunner, frame: dict[str, Any], status: int
 ) -> None:
@@ -130,6 +133,7 @@ def test_a_runner_that_is_away_is_one_row_and_counts_as_an_attempt_of_its_own(
     assert told.metrics()[name] >= 1.0
 
 
+@pytest.mark.guarantee("L4")
 def test_a_line_that_ends_in_a_stream_and_a_client_that_leaves_are_one_row_each(
     gateway: ServingGateway, runner: PlayedRunner
 ) -> None:
@@ -141,7 +145,7 @@ def test_a_line_that_ends_in_a_stream_and_a_client_that_leaves_are_one_row_each(
             line.answer(request, USAGE)
             assert line.receive()["operation"] == "next"
         body = client.answer().body
-        assert body.count(b"runner_offline") == 1
+        assert body.count(b"response truncated: runner_offline") == 1
     with runner.dialled_in() as line:
         with gateway.connect() as client:
             gateway.send(client, {"model": "llama", "stream": True})
@@ -180,3 +184,20 @@ def test_the_gauges_and_the_health_of_runners_follow_them(gateway: ServingGatewa
         told.rows(5)
         assert gauges() == (1, 0)
     assert gauges() == (0, 0)
+
+
+def test_a_process_that_serves_data_alone_tells_who_is_connected_to_another(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as broker:
+        roles = ("--role=api", f"--nats={broker.url}"), ("--role=data", f"--nats={broker.url}")
+        api, worker = (ServingGateway(tmp_path / "data", (0, 0, 0), *options) for options in roles)
+        try:
+            for each in (api, worker):
+                each.start()
+            runner, told = PlayedRunner(api), Told(worker)
+            with runner.dialled_in():
+                assert told.health() == [{"name": "runner:laptop", "status": "ok"}]
+                assert told.metrics()["pointsman_runners_connected"] == 0
+                assert Told(api).metrics()["pointsman_runners_connected"] == 1
+        finally:
+            worker.close()
+            api.close()

@@ -193,4 +193,4 @@ def test_a_runner_that_pings_and_reads_nothing_fills_no_memory() -> None:
 async def _send_much(writer: asyncio.StreamWriter, data: bytes) -> None:
     for _ in range((1 << 26) // len(data)):
         writer.write(data)
-        await asyncio.wait_for(writer.drain(), 20)
+        await asyncio.wait_for(writer.drain(), 5)  # an OSError as well: what is not read is not taken

@@ -68,6 +68,7 @@ async def test_a_request_is_answered_by_whoever_serves_its_subject(buses: Buses)
         assert await asking.request(SUBJECT, b"\0hello\r\n", LONG) == b"\0hello\r\n"
 
 
+@pytest.mark.guarantee("S4")
 async def test_a_subject_that_nobody_serves_is_told_at_once(buses: Buses) -> None:
     async with buses.pair() as (asking, serving):
         await serving.serve(OTHER, echo)

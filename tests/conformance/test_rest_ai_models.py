@@ -66,6 +66,7 @@ def test_a_runners_model_is_registered_shown_and_deleted(api: RunningApi, runner
     "spelling",
     ["http://LOCALHOST:11434/v1", "HTTP://localhost:11434/v1/", "http://localhost:011434/v1"],
 )
+@pytest.mark.guarantee("S3")
 def test_the_same_model_once_more_is_the_one_that_there_is(api: RunningApi, runner: str, spelling: str) -> None:
     made = api.post(f"/runners/{runner}/models", MODEL)
     again = api.post(
@@ -77,6 +78,7 @@ def test_the_same_model_once_more_is_the_one_that_there_is(api: RunningApi, runn
     assert len(models(api)) == 1
 
 
+@pytest.mark.guarantee("S3")
 def test_another_runner_address_or_identifier_is_another_model(api: RunningApi, runner: str) -> None:
     desk = registered(api, "desk")
     for where, changes in (
@@ -96,6 +98,7 @@ def test_another_runner_address_or_identifier_is_another_model(api: RunningApi, 
     ]
 
 
+@pytest.mark.guarantee("S3")
 def test_registrations_at_the_same_moment_make_one_model(api: RunningApi, runner: str) -> None:
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda _: api.post(f"/runners/{runner}/models", MODEL), range(6)))
@@ -136,6 +139,7 @@ def test_a_route_does_not_take_a_models_name(api: RunningApi, runner: str) -> No
 
 
 @pytest.mark.limit("runner.models")
+@pytest.mark.guarantee("S7")
 def test_a_runner_has_at_most_64_models(api: RunningApi, runner: str) -> None:
     most = DEFAULT_RUNNER_LIMITS.models
     assert most == 64
@@ -180,6 +184,7 @@ def test_a_model_is_changed_but_not_whose_it_is(api: RunningApi, runner: str) ->
     assert any("model a of default: changed, was llama3.2-3b" in line for line in api.running.lines)
 
 
+@pytest.mark.guarantee("S2")
 def test_models_are_their_accounts_own(api: RunningApi, runner: str) -> None:
     theirs = {**BEARER, "x-pointsman-account": "theirs"}
     assert api.post("/accounts", {"name": "theirs"}).status == 201

@@ -74,6 +74,7 @@ def test_the_store_keeps_a_digest_of_the_token_and_nothing_else(api: RunningApi)
     assert runner.token_digest == hashlib.sha256(token.encode()).digest()
 
 
+@pytest.mark.guarantee("S2")
 def test_a_runner_is_admitted_by_its_own_token_alone(api: RunningApi) -> None:
     runner_id, token = registered(api)
     other_id, other_token = registered(api, "desk")
@@ -190,6 +191,7 @@ def test_models_of_a_deleted_runner_stay_as_history_and_are_unavailable(
     assert any("no longer available: llama3.2-3b" in line for line in api.running.lines)
 
 
+@pytest.mark.guarantee("S2")
 def test_runners_are_their_accounts_own(api: RunningApi, presence: ScriptedPresence) -> None:
     assert api.post("/accounts", {"name": "theirs"}).status == 201
     runner_id, token = registered(api, headers=THEIRS)

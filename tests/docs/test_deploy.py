@@ -17,10 +17,14 @@ import jsonschema
 import pytest
 import yaml
 
+from pointsman.bus.interface import MAX_PAYLOAD_BYTES
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 RECIPE = (DEPLOY / "Containerfile").read_text()
 COMPOSE = sorted(DEPLOY.glob("compose*.yaml"))
+RUNNERS = DEPLOY / "compose.apw-runner.yaml"
+ONE_PROCESS = [path for path in COMPOSE if path != RUNNERS]
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
@@ -118,7 +122,7 @@ def test_a_compose_file_fits_the_schema(path: Path) -> None:
     jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(schema.read_text()))
 
 
-@pytest.mark.parametrize("path", COMPOSE, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", ONE_PROCESS, ids=lambda path: path.name)
 def test_every_secret_of_a_compose_file_is_a_file_and_is_given_to_the_gateway(path: Path) -> None:
     whole = yaml.safe_load(path.read_text())
     assert whole["secrets"] == {name: {"file": f"./secrets/{name}"} for name in service(path)["secrets"]}
@@ -127,10 +131,27 @@ def test_every_secret_of_a_compose_file_is_a_file_and_is_given_to_the_gateway(pa
     assert keys == {name for name in whole["secrets"] if name.endswith("_api_key")}
 
 
-@pytest.mark.parametrize("path", COMPOSE, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", ONE_PROCESS, ids=lambda path: path.name)
 def test_the_container_may_do_little_and_is_not_on_the_network(path: Path) -> None:
     found = service(path)
     assert (found["cap_drop"], found["security_opt"], found["read_only"]) == (["ALL"], ["no-new-privileges:true"], True)
     assert [mount["target"] for mount in found["volumes"] if not mount.get("read_only")] == ["/var/lib/pointsman"]
     assert [port for port in found.get("ports", []) if not port.startswith("127.0.0.1:")] == []
     assert ("ports" in found) != (found.get("network_mode") == "host")
+
+
+def test_processes_of_one_gateway_may_do_little_and_only_what_clients_need_is_published() -> None:
+    services: dict[str, Any] = yaml.safe_load(RUNNERS.read_text())["services"]
+    ours = {name: each for name, each in services.items() if each["image"] == "pointsman"}
+    assert list(ours) == ["api", "data-1", "data-2"]
+    for found in ours.values():
+        assert (found["cap_drop"], found["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
+        assert found["read_only"]
+        assert [mount["target"] for mount in found["volumes"]] == ["/var/lib/pointsman"]
+    published = [port for each in services.values() for port in each.get("ports", [])]
+    assert published == ["127.0.0.1:54000:54000", "127.0.0.1:54001:54001", "127.0.0.1:54002:54001"]
+
+
+def test_the_brokers_file_allows_as_much_as_the_gateway_demands() -> None:
+    sizes = re.findall(r"^max_payload: (\d+)MB", (DEPLOY / "nats.conf").read_text(), re.MULTILINE)
+    assert [int(each) * 1024 * 1024 for each in sizes] == [MAX_PAYLOAD_BYTES]

@@ -62,6 +62,15 @@ def test_the_page_lists_marked_tests_and_no_others(tmp_path: Path) -> None:
     assert "test_other" not in page
 
 
-def test_the_page_of_attempts_names_every_promise_about_them_and_no_other() -> None:
-    page = (ROOT / "docs/reference/attempts.md").read_text()
-    assert set(re.findall(r"\bA\d+\b", page)) == set(promises(ROOT / "tests/guarantees")["attempts"])
+@pytest.mark.parametrize(
+    ("page", "letter", "topic"), [("attempts", "A", "attempts"), ("runner-guarantees", "S", "sharing")]
+)
+def test_a_page_of_guarantees_names_every_promise_of_its_topic_and_no_other(page: str, letter: str, topic: str) -> None:
+    text = (ROOT / f"docs/reference/{page}.md").read_text()
+    assert set(re.findall(rf"\b{letter}\d+\b", text)) == set(promises(ROOT / "tests/guarantees")[topic])
+
+
+def test_each_promise_about_sharing_is_proved_at_real_processes() -> None:
+    tests = proofs(ROOT / "tests")
+    without = [name for name in promises(ROOT / "tests/guarantees")["sharing"] if "tests/e2e/" not in str(tests[name])]
+    assert without == []

@@ -37,6 +37,12 @@ HOWTO = (DEPLOY.parent / "docs" / "howto" / "run-in-a-container.md").read_text()
 COMMAND = json.loads(last_stage()["CMD"][0])
 
 
+def make_certificate(directory: Path) -> None:
+    """As the how-to tells: its files are in `secrets`."""
+    [command] = re.findall(r"^openssl req (?:.*\\\n)+.*$", HOWTO, re.MULTILINE)
+    subprocess.run(command, shell=True, cwd=directory, capture_output=True, timeout=30, check=True)
+
+
 class Container:
     """One start of a compose file's service, with a scripted provider in the place of both."""
 
@@ -53,8 +59,7 @@ class Container:
             (directory / name).mkdir()
         (directory / "data").chmod(0o700)
         (directory / "models" / "small.gguf").symlink_to(model_path())
-        [command] = re.findall(r"^openssl req (?:.*\\\n)+.*$", HOWTO, re.MULTILINE)
-        subprocess.run(command, shell=True, cwd=directory, capture_output=True, timeout=30, check=True)
+        make_certificate(directory)
         for name in self.service["secrets"]:
             if name.endswith("_api_key"):
                 (directory / "secrets" / name).write_text(f"{KEY}-{name}\n")
@@ -94,7 +99,7 @@ class Container:
     def up(self) -> Iterator[int]:
         """Started; the number of its first process, outside."""
         told, tell = os.pipe()
-        argv = self.argv(POINTSMAN, *COMMAND)
+        argv = self.argv(POINTSMAN, *self.service.get("command", COMMAND))
         argv[1:1] = ["--info-fd", str(tell)]
         process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, pass_fds=[tell])
         os.close(tell)

@@ -133,7 +133,7 @@ def test_models_are_listed_whether_or_not_their_runner_is_there(client: openai.O
     assert client.models.retrieve("tiny").id == "tiny"
 
 
-@pytest.mark.guarantee("N11")
+@pytest.mark.guarantee("N11", "S4")
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_runner_that_is_away_is_an_sdks_503_at_once(team: Team, client: openai.OpenAI, streamed: bool) -> None:
     before, since = team.asked(), time.monotonic()
@@ -145,7 +145,7 @@ def test_a_runner_that_is_away_is_an_sdks_503_at_once(team: Team, client: openai
     assert team.asked() == before
 
 
-@pytest.mark.guarantee("N7")
+@pytest.mark.guarantee("N7", "S8")
 def test_a_model_whose_approval_was_taken_back_is_an_sdks_403(team: Team, client: openai.OpenAI) -> None:
     before = team.asked()
     with pytest.raises(openai.PermissionDeniedError, match="approve it there with: pointsman runner models") as caught:
@@ -154,7 +154,7 @@ def test_a_model_whose_approval_was_taken_back_is_an_sdks_403(team: Team, client
     assert team.asked() == before
 
 
-@pytest.mark.guarantee("N5")
+@pytest.mark.guarantee("N5", "S7")
 def test_the_fifth_at_once_is_an_sdks_429_and_the_next_is_served(client: openai.OpenAI) -> None:
     with contextlib.ExitStack() as streams:
         for _ in range(4):
@@ -184,8 +184,9 @@ def test_a_refusal_keeps_its_status_and_the_sdk_asks_again_as_it_always_does(
 
 def test_a_stream_that_breaks_is_raised_and_never_asked_for_again(team: Team, client: openai.OpenAI) -> None:
     before = team.asked()
-    with pytest.raises(openai.APIError, match="response truncated: runner_upstream_read_error"):
+    with pytest.raises(openai.APIError, match="response truncated: runner_upstream_read_error") as caught:
         list(chat(client, "Be cut off.", stream=True))
+    assert caught.value.code == "runner_upstream_read_error"
     assert team.asked() == before + 1
 
 
@@ -211,7 +212,7 @@ TOLD = {
     "models": ["barred", "spare", "tiny"],
 }
 RAISED = {
-    "cut": ("APIError", None, None, "response truncated: runner_upstream_read_error"),
+    "cut": ("APIError", None, "runner_upstream_read_error", "response truncated: runner_upstream_read_error"),
     "refused": ("BadRequestError", 400, "runner_upstream_error", "the model's server refused"),
     "broken": ("InternalServerError", 500, "runner_upstream_error", "the model's server refused"),
     "large": ("APIError", 413, "runner_request_too_large", "too large for a runner's model"),

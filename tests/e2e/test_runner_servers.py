@@ -27,6 +27,7 @@ class Played:
     """Everything, up to the client."""
 
     def __init__(self, shared: SharedModels, server: ModelServer) -> None:
+        self.laptop = shared.laptop(server.url, "tiny")
         self.answer: Answer = answering()
         self.shared = shared
         self.server = server
@@ -44,7 +45,6 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         await made.answer(visit)
 
     with served(answer) as server, shared_models(tmp_path_factory.mktemp("shared")) as shared:
-        shared.laptop(server.url, "tiny")
         made = Played(shared, server)
         with made.client:
             yield made
@@ -84,10 +84,21 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("how", SPELLINGS)
+@pytest.mark.guarantee("S5")
 def test_an_sdk_reads_a_stream_however_a_server_spells_it(played: Played, how: str) -> None:
     chunks = played.stream(SPELLINGS[how])
     assert text(chunks) == "all is well"
     assert chunks[-1].usage.completion_tokens == 7  # comes behind the event that ends the choice
+
+
+@pytest.mark.guarantee("S5")
+@pytest.mark.parametrize("done", [b"data: [DONE]", b"data:[DONE]", b"data: [DONE] ", b"data:  [DONE]"])
+def test_nothing_follows_the_done_of_a_server(played: Played, done: bytes) -> None:
+    played.answer = answering(HEAD + stream(b"event: x\ndata: {}", b": ping", done=done))
+    with played.client.chat.completions.with_streaming_response.create(
+        model="tiny", messages=GREET, stream=True
+    ) as answer:
+        assert b"".join(answer.iter_bytes()) == b"event: x\ndata: {}\n\n: ping\n\n%b\n\n" % done
 
 
 def test_a_stream_may_come_byte_by_byte(played: Played) -> None:
@@ -104,6 +115,7 @@ def test_a_stream_may_come_byte_by_byte(played: Played) -> None:
         OLD + stream(*events(), done=b""),
     ],
 )
+@pytest.mark.guarantee("S5")
 def test_a_stream_that_ends_without_done_is_told_as_truncated(played: Played, answer: bytes) -> None:
     with pytest.raises(openai.APIError, match="response truncated: runner_upstream_read_error"):
         played.stream(answer)
@@ -114,7 +126,7 @@ def test_an_error_that_the_server_tells_within_its_stream_is_the_clients(played:
         played.stream(HEAD + stream(events()[0], b'data: {"error":{"message":"out of memory"}}'))
 
 
-@pytest.mark.guarantee("N5")
+@pytest.mark.guarantee("N5", "S7")
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_tool_call_has_64_kib_in_one_line_and_no_more(played: Played, more: int) -> None:
     def called(size: int) -> list[bytes]:
@@ -132,7 +144,7 @@ def test_a_tool_call_has_64_kib_in_one_line_and_no_more(played: Played, more: in
         assert json.loads("".join(call.function.arguments for call in calls)) == {"text": "x" * size}
 
 
-@pytest.mark.guarantee("N5")
+@pytest.mark.guarantee("N5", "S7")
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_prompt_has_1_mib_and_no_more(played: Played, more: int) -> None:
     def body(words: str) -> dict[str, Any]:
@@ -187,6 +199,31 @@ def test_an_answer_that_was_not_asked_for_is_a_502_in_every_case(played: Played,
     with pytest.raises(openai.InternalServerError) as caught:
         played.client.chat.completions.create(model="tiny", messages=GREET, stream=streamed)
     assert (caught.value.status_code, caught.value.code) == (502, "runner_upstream_read_error")
+
+
+@pytest.mark.guarantee("S7")
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_completion_has_64_kib_and_a_longer_one_is_not_made_twice(played: Played, more: int) -> None:
+    size = LINE_BYTES - len(json.dumps(chat_answer(Say("")))) + more
+    played.answer = answering(whole(json.dumps(chat_answer(Say("x" * size))).encode()))
+    before, client = len(played.server.visits), played.client.with_options(max_retries=2)
+    if more:
+        with pytest.raises(openai.InternalServerError) as caught:
+            client.chat.completions.create(model="tiny", messages=GREET)
+        assert (caught.value.status_code, caught.value.code) == (502, "runner_frame_too_large")
+    else:
+        completion = client.chat.completions.create(model="tiny", messages=GREET)
+        assert completion.choices[0].message.content == "x" * size
+    assert len(played.server.visits) == before + 1
+
+
+def test_a_server_that_has_ended_is_a_502_that_says_where(played: Played) -> None:
+    with served(answering(), "gone") as other:
+        words = ("--url", other.url, "--register", f"gone@{other.url}")
+        assert played.laptop.command("models", *words).returncode == 0
+    with pytest.raises(openai.InternalServerError, match="cannot be reached on the runner's machine") as caught:
+        played.client.chat.completions.create(model="gone", messages=GREET)
+    assert (caught.value.status_code, caught.value.code) == (502, "runner_upstream_unavailable")
 
 
 @pytest.mark.guarantee("N6")

@@ -7,7 +7,7 @@ import json
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TextIO
 
@@ -23,7 +23,7 @@ from pointsman.core.model_table import ModelAccess, ModelTable
 from pointsman.core.runner_model import RunnerModel
 from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.data_listener import DataListener, Served
-from pointsman.gateway.rest.runner_socket import add_runner_socket
+from pointsman.gateway.rest.runner_socket import Authenticate, add_runner_socket
 from pointsman.gateway.rest.server import ControlServer
 from pointsman.gateway.runner_hub import RunnerHub
 from pointsman.gateway.runner_identity import RunnerIdentity
@@ -32,7 +32,7 @@ from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
 
 TOKEN = "a-runners-own-token"
-ACCOUNT, RUNNER = "team.a", "laptop"
+ACCOUNT, RUNNER, OTHER = "team.a", "laptop", "desk"
 MODEL = RunnerModel(
     ACCOUNT,
     RUNNER,
@@ -40,6 +40,9 @@ MODEL = RunnerModel(
     "http://localhost:11434/v1",
     Candidate("alias", Endpoint("runner", "", 0, ""), "qwen:7b", ("openai_chat_completions",), "runner"),
 )
+
+OTHER_MODEL = replace(MODEL, runner_id=OTHER, model_id="model-2", candidate=replace(MODEL.candidate, route="other"))
+"""Of another runner, reached as `other`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +96,19 @@ class Bench:
     """Of all clients, closed in the end."""
 
     @contextlib.asynccontextmanager
-    async def runner(self, *, hello: bool = True, headers: dict[str, str] | None = None) -> AsyncIterator[Runner]:
+    async def runner(
+        self, *, hello: bool = True, headers: dict[str, str] | None = None, runner_id: str = RUNNER
+    ) -> AsyncIterator[Runner]:
         """A runner whose line is in force, unless it says no hello."""
-        url = f"ws://127.0.0.1:{self.control}/api/v1/runners/{RUNNER}/ws"
+        url = f"ws://127.0.0.1:{self.control}/api/v1/runners/{runner_id}/ws"
         fields = {"X-Runner-Token": TOKEN} if headers is None else headers
         async with connect(url, additional_headers=fields, compression=None, max_size=None, proxy=None) as line:
             runner = Runner(line)
             if hello:
-                before = self.said.count(f"runner {RUNNER} of {ACCOUNT} is connected")
-                await runner.hello()
-                await until(lambda: self.said.count(f"runner {RUNNER} of {ACCOUNT} is connected") > before)
+                connected = f"runner {runner_id} of {ACCOUNT} is connected"
+                before = self.said.count(connected)
+                await runner.hello(runner_id)
+                await until(lambda: self.said.count(connected) > before)
             yield runner
 
     async def ask(self, *, stream: bool = False, path: str = "/v1/chat/completions", **more: Any) -> Told:
@@ -151,6 +157,9 @@ async def bench(
     buses: tuple[Bus, Bus] | None = None,
     models: Mapping[str, RunnerModel] = MappingProxyType({"alias": MODEL}),
     lines: TextIO | None = None,
+    *,
+    hub_clock: Callable[[], float] = time.time,
+    admit: Authenticate | None = None,
 ) -> AsyncIterator[Bench]:
     """Everything listens. `buses`: the data side's and the hub's; `models`, by alias, name the runners that there are.
 
@@ -163,9 +172,9 @@ async def bench(
         return RunnerIdentity(ACCOUNT, runner_id) if token == TOKEN and runner_id in runners else None
 
     asking, serving = buses or (MemoryBus(said.append),) * 2
-    hub = RunnerHub(serving, said.append, time.time, limits)
+    hub = RunnerHub(serving, said.append, hub_clock, limits)
     api = FastAPI(openapi_url=None)
-    add_runner_socket(api, hub, authenticate)
+    add_runner_socket(api, hub, admit or authenticate)
     control, data = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
     made = Bench(hub, control.getsockname()[1], data.getsockname()[1], said)
     server = ControlServer(api, control)

@@ -4,6 +4,7 @@ test plays, a real `pointsman runner` process that was registered by its own com
 
 import asyncio
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.support import canary, evidence
 from tests.support.client_commands import run_client
@@ -75,12 +77,20 @@ class Laptop:
         done = self.command("register", self.directory.name, "--gateway", control, "--url", url, *wanted)
         assert done.returncode == 0, done.stderr
 
+    @property
+    def allowlist(self) -> Path:
+        return self.directory / "allowlist.json"
+
+    @property
+    def runner_id(self) -> str:
+        found: str = json.loads((self.directory / "runner.json").read_text())["runner_id"]
+        return found
+
     def forbid(self, model: str) -> None:
         """Take an approval back, as the operator does: in an editor."""
-        path = self.directory / "allowlist.json"
-        document = json.loads(path.read_text())
+        document = json.loads(self.allowlist.read_text())
         document["models"] = [each for each in document["models"] if each["model_identifier"] != model]
-        path.write_text(json.dumps(document))
+        self.allowlist.write_text(json.dumps(document))
 
     def start(self) -> None:
         """Until the gateway has its line."""
@@ -92,7 +102,15 @@ class Laptop:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self._gateway.said(" is connected", told)
+        self._gateway.said(f"runner {self.runner_id} of default is connected", told)
+
+    def start_another(self) -> None:
+        """As well as the one that runs: it takes the line over, and the one before ends by itself."""
+        before, self._process = self._process, None
+        self.start()
+        assert before is not None
+        said, _ = before.communicate(timeout=20)
+        evidence.keep("cli", said)
 
     @property
     def pid(self) -> int:
@@ -128,10 +146,14 @@ class SharedModels:
         self.gateway = GatewayProcess(directory / "data", free_ports(3), *options)
         stack.callback(self.gateway.close)
         self.gateway.start()
-        self.url = f"http://127.0.0.1:{self.gateway.ports['data']}"
         permissions = [word for each in ("runners:manage", "models:create") for word in ("--permission", each)]
         self._key_file = directory / "user.key"
         self.operate("key", "create", "user", *permissions, "--out", str(self._key_file))
+
+    @property
+    def url(self) -> str:
+        """Of the data listener, which a process of the role `api` has not."""
+        return f"http://127.0.0.1:{self.gateway.ports['data']}"
 
     def operate(self, *command: str) -> str:
         """An operator's command; what it printed."""
@@ -139,6 +161,31 @@ class SharedModels:
         done = run_client(self.gateway.url, *command, environ=environ)
         assert done.exit_code == 0, done.output
         return done.stdout.strip()
+
+    def rest(
+        self, method: str, path: str, body: object = None, key: str | None = None, runner_token: str = ""
+    ) -> tuple[int, Any]:
+        """Status and answer of the control API; without `key` as the admin, with an empty one as nobody."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.ports["control"], timeout=20)
+        with contextlib.closing(connection):
+            headers = {"authorization": f"Bearer {self.gateway.token_file.read_text().strip() if key is None else key}"}
+            if runner_token:
+                headers = {"x-runner-token": runner_token, "upgrade": "websocket", "connection": "Upgrade"}
+                headers |= {"sec-websocket-version": "13", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ=="}
+            if body is not None:
+                headers["content-type"] = "application/json"
+            connection.request(method, f"/api/v1{path}", None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read() or b"null")
+
+    def models(self) -> list[dict[str, Any]]:
+        """What is registered."""
+        found: list[dict[str, Any]] = self.rest("GET", "/ai-models")[1]["ai_models"]
+        return found
+
+    def model(self, alias: str) -> dict[str, Any]:
+        """One of them."""
+        return next(each for each in self.models() if each["alias"] == alias)
 
     def laptop(self, url: str, *models: str, name: str = "laptop") -> Laptop:
         """One that shares models of a server of its own, and is connected."""
@@ -153,4 +200,6 @@ class SharedModels:
 def shared_models(directory: Path, *options: str) -> Iterator[SharedModels]:
     """Start a gateway, and stop it with all that is beside it."""
     with contextlib.ExitStack() as stack:
-        yield SharedModels(directory, stack, *options)
+        made = SharedModels(directory, stack, *options)
+        yield made
+    assert canary.PROMPT not in "".join(made.gateway.lines)

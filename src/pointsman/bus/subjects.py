@@ -4,6 +4,9 @@ from hashlib import sha256
 
 from pointsman.bus.interface import subject_of
 
+LINES, LIVES, NEWER = "lines", "live", "newer"
+"""Beside a runner's subject: whoever holds its line is told of others there, and asked whether a request lives on it,
+or whether it has another line than the one that asks, which was cut off from the others."""
 _ACCOUNT_CHARACTERS = 32
 
 

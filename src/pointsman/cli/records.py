@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from pointsman.cli.show import block, heading, moment, told
 from pointsman.cli.table import table
 from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
-from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
+from pointsman.core.limits import DEFAULT_LIMITS, DEFAULT_RUNNER_LIMITS
 from pointsman.core.provider import REDACTED
-from pointsman.core.route import ALIAS, CHAIN, DEFAULT_REQUEST_TIMEOUT_SECONDS, DEFAULT_TIMEOUT_SECONDS, RUNNER
+from pointsman.core.route import ALIAS, CHAIN, DEFAULT_REQUEST_TIMEOUT_SECONDS, DEFAULT_TIMEOUT_SECONDS, MODEL, RUNNER
 
 if TYPE_CHECKING:
     from pointsman.rpc.gen.control_pb2 import Account, Key, Route, RouteChange, SandboxToken
@@ -93,6 +93,8 @@ def _timeout(route: "Route") -> str:
     """What bounds the wait for an answer to begin, of a runner's model also the whole; an alias has none of its own."""
     if route.kind == ALIAS:
         return "-"
+    if route.kind == MODEL:
+        return f"{DEFAULT_LIMITS.response_header_seconds:g}s"
     if route.kind == RUNNER:
         return f"{DEFAULT_RUNNER_LIMITS.idle_seconds:g}s, {DEFAULT_RUNNER_LIMITS.lifetime_seconds:g}s in all"
     if route.kind == CHAIN:

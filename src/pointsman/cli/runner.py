@@ -18,7 +18,8 @@ from pointsman.core.secret import Secret
 from pointsman.proxy.memory import keep_memory_private
 from pointsman.runner.allowlist import FILE_NAME, clear, read_allowlist
 from pointsman.runner.gateway_address import DEFAULT_GATEWAY, read_control_address
-from pointsman.runner.private_file import NoSuchFile, PrivateFileError
+from pointsman.runner.private_file import NoSuchFile, PrivateFileError, check_writable
+from pointsman.runner.state import FILE_NAME as STATE_FILE_NAME
 from pointsman.runner.state import RunnerState, default_config_directory, read_state, write_state
 
 
@@ -118,6 +119,7 @@ def register(name: str, directory: Path, key_file: str | None, **given: Any) -> 
     before = _state_or_none(directory)
     resumed = before.runner_id if before is not None and before.gateway.url == gateway.url else ""
     try:
+        check_writable(directory / STATE_FILE_NAME)  # before the token that it holds is replaced
         api = ControlApi(gateway, _key(key_file))
         state = api.register(name or (before.name if before and resumed else socket.gethostname()), resumed)
         if state.runner_id != resumed:

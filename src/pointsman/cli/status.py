@@ -23,7 +23,7 @@ _SERVING = ("healthy", "degraded")
 def status(access: Access, output: str) -> None:
     """Say whether the gateway is well, and where its routes lead.
 
-    A route with a problem is not given to sandboxes. Exits with 1 when the gateway is unhealthy or cannot be reached.
+    A route with a problem cannot be used at present. Exits with 1 when the gateway is unhealthy or cannot be reached.
     """
     from pointsman.rpc.gen import control_pb2, openshell_pb2
 

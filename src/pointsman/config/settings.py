@@ -164,7 +164,8 @@ def _default_route_warning(settings: Settings, routes: set[str]) -> tuple[str, .
         return ()
     place = dict(settings.sources)["default_route"]
     near = nearest(name, routes)
-    next_step = f"did you mean {near}?" if near else f"make it with 'pointsman route create {name}'"
+    made = f"make it with 'pointsman route create {name}', unless it is stored or a registered model's alias"
+    next_step = f"did you mean {near}?" if near else made
     return (f"{place}: default_route {name} is no route of this file; {next_step}",)
 
 

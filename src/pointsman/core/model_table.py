@@ -26,14 +26,17 @@ class ModelTable:
     barred: Mapping[str, Target] = field(default_factory=dict)
     """The account's other routes, which whoever has this table may not use. A name that is in `targets` too counts
     there."""
+    unserved: frozenset[str] = frozenset()
+    """Names that were meant to lead somewhere, and do not at present: of routes and models whose records lead nowhere,
+    and what a key or token names that is not there. Who asks for one of them is not given another."""
 
     def find(self, model: str | None) -> Target | None:
-        """Where a model leads, None for nowhere. What is barred does not lead to the default either."""
+        """Where a model leads, None for nowhere. What is barred or not served does not lead to the default either."""
         if model is not None:
             found = self.targets.get(model)
             if found is not None:
                 return found
-            if model in self.barred:
+            if model in self.barred or model in self.unserved:
                 return None
         return self.targets.get(self.default)
 
@@ -48,7 +51,9 @@ class ModelTable:
         """
         wanted = frozenset(names)
         kept = {name: target for name, target in self.targets.items() if name in wanted}
-        return ModelTable(kept, self.default if self.default in kept else "", barred or self.all_targets)
+        gone = wanted - kept.keys() - self.barred.keys()
+        unserved = self.unserved | gone if gone else self.unserved  # else all such tables have the one
+        return ModelTable(kept, self.default if self.default in kept else "", barred or self.all_targets, unserved)
 
     def without(self, names: Iterable[str]) -> "ModelTable":
         """The same for whoever may not use some routes."""

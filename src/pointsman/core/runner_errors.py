@@ -17,6 +17,7 @@ _TOLD = {
     "runner_upstream_unavailable": "the model's server cannot be reached on the runner's machine",
     "runner_upstream_read_error": "the model's server broke off its answer",
 }
+RUNNER_CODES = frozenset(_TOLD)
 UPSTREAM_ERROR, PROXY_ERROR = "runner_upstream_error", "runner_proxy_error"
 _STATUSES = {
     "runner_offline": 503,

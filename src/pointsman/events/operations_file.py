@@ -88,8 +88,8 @@ class DailyFiles:
                 file.close()
                 raise _StillTorn(loss.reason) from None
         self._open[day] = file
-        while len(self._open) > _MOST_OPEN:
-            self._open.pop(min(self._open)).close()
+        while len(self._open) > _MOST_OPEN:  # the oldest, but this: a clock may have been set back
+            self._open.pop(min(self._open.keys() - {day})).close()
         if day > self._newest:
             self._newest = day
             self._delete_old(date.fromisoformat(day))

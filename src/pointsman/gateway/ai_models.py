@@ -18,12 +18,15 @@ from pointsman.core.ai_model import (
 )
 from pointsman.core.control_errors import AlreadyExists, InvalidRequest, NotFound, NotPermitted, NotPossibleNow
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
+from pointsman.core.route import ALIAS
 from pointsman.core.runner import Runner, is_record_id
 from pointsman.core.runner_endpoint import parse_runner_endpoint
 from pointsman.gateway.direct_endpoint import DirectEndpoints
 from pointsman.gateway.runners import Runners
 from pointsman.store.interface import Reader, Store, Writer
 
+_MOST_TOLD = 8
+"""In one line of the log."""
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000
 
@@ -81,6 +84,7 @@ class AiModels:
         Raises NotFound, InvalidRequest, AlreadyExists or NotPermitted.
         """
         check_model(draft.name, draft.model_identifier)
+        _check_use(draft.alias, only)
         url = _runner_url(draft.api_endpoint)
         async with self._store.write() as writer:
             runner = await writer.runner(account, runner_id) if is_record_id(runner_id) else None
@@ -102,6 +106,7 @@ class AiModels:
     async def create(self, account: str, draft: ModelDraft, only: Collection[str] = ()) -> SeenModel:
         """A direct model. Raises InvalidRequest, also for an address that may not be dialled, or as `register`."""
         check_model(draft.name, draft.model_identifier)
+        _check_use(draft.alias, only)
         url = await self._endpoints.checked(draft.api_endpoint)
         async with self._store.write() as writer:
             model = await self._insert(writer, account, draft, None, url)
@@ -162,13 +167,15 @@ class AiModels:
                 raise NotPossibleNow("the model's runner was deleted; delete the model, and register it at another")
             alias = draft.alias or before.alias
             if alias != before.alias:
-                await _check_free(writer, account, alias)
                 _check_use(alias, only)
+                await _check_free(writer, account, alias)
             model = replace(
                 before, name=draft.name, alias=alias, api_endpoint=url, model_identifier=draft.model_identifier
             )
             await writer.replace_ai_model(model)
-        was = f", was {before.alias}" if before.alias != model.alias else ""
+            was = ""
+            if before.alias != model.alias:
+                was = f", was {before.alias}{await _left_behind(writer, account, before.alias)}"
         self._say(f"model {model.alias} of {account}: changed{was}, {_told(model)}")
         return await self._seen(model)
 
@@ -177,7 +184,8 @@ class AiModels:
         async with self._store.write() as writer:
             model = await _found(writer, account, model_id, only)
             await writer.delete_ai_model(account, model_id)
-        self._say(f"model {model.alias} of {account}: deleted")
+            left = await _left_behind(writer, account, model.alias)
+        self._say(f"model {model.alias} of {account}: deleted{left}")
 
     async def _seen(self, model: AiModel, *, is_new: bool = False) -> SeenModel:
         (seen,) = await self._all_seen(model.account, (model,))
@@ -215,9 +223,21 @@ async def _check_free(reader: Reader, account: str, alias: str) -> None:
         raise AlreadyExists(f"there is a route {alias}; choose another alias")
 
 
+async def _left_behind(reader: Reader, account: str, alias: str) -> str:
+    """What still names an alias that is gone, for the log."""
+    names = [each.name for each in await reader.routes(account) if each.kind == ALIAS and each.target == alias]
+    names += [f"key {each.name}" for each in await reader.keys(account) if alias in each.routes]
+    names += [f"sandbox token {each.name}" for each in await reader.sandbox_tokens(account) if each.route == alias]
+    told = f"{', '.join(names[:_MOST_TOLD])}{f' and {len(names) - _MOST_TOLD} more' if names[_MOST_TOLD:] else ''}"
+    return f" (still named by {told})" if names else ""
+
+
 def _check_use(alias: str, only: Collection[str]) -> None:
-    """In the transaction: what was made by one who may not use it is undone."""
-    if only and alias not in only:
+    """Before it is looked for, so that nobody learns which others are taken; where it was made up, in the transaction.
+
+    What was made by one who may not use it is undone.
+    """
+    if only and alias and alias not in only:
         raise NotPermitted("the key may use some names only, and the model's is none of them; use another key")
 
 

@@ -241,7 +241,7 @@ class _Looking:
         if runner.is_connected:
             return found
         error = RunnerError("runner_offline")
-        return replace(found, denial=_denial(error, error.told))
+        return replace(found, denial=_denial(error, error.told, f"no process of the gateway holds the line of {name}"))
 
     def _known(self, sender: _Sender) -> tuple[Caller, ModelTable]:
         """Raises InvalidKey. Who shows no key is anybody of the account who may come in."""
@@ -328,9 +328,10 @@ def _note(found: dict[str, str], name: str, error: Unresolvable) -> None:
 
 
 def _denial(error: RouterError, text: str, detail: str = "") -> Denial:
-    detail = detail or (error.detail if error.detail not in (text, error.text) else error.hint)
+    code = getattr(error, "code", "")
+    detail = detail or (error.detail if error.detail not in (text, error.text, code) else error.hint)
     retry = error.retry_after_seconds if isinstance(error, NoProviderAvailable) else None
-    return Denial(error.status, text, getattr(error, "code", ""), detail, retry)
+    return Denial(error.status, text, code, detail, retry)
 
 
 def _check(question: Question) -> None:
@@ -386,7 +387,7 @@ def _key_of_member(member: Member) -> KeyFact:
 
 
 def _key_of(candidate: Candidate) -> KeyFact:
-    if candidate.api_key == _PLACEHOLDER:
+    if candidate.api_key == _PLACEHOLDER or candidate.is_confined:
         return _UNNEEDED
     if candidate.api_key is not None:
         return KeyFact(KeyState.READABLE, "record")

@@ -57,21 +57,24 @@ class ModelRoutes:
         async with self._store.read() as reader:
             source = (await reader.generation(), default)
             for account in await reader.accounts():
-                targets = await self._targets(reader, account.name)
-                table = ModelTable(targets, default if account.name == DEFAULT_ACCOUNT else "")
+                targets, unserved = await self._targets(reader, account.name)
+                table = ModelTable(targets, default if account.name == DEFAULT_ACCOUNT else "", unserved=unserved)
                 accounts[account.name] = table.without(RESERVED_NAMES)
                 keys.update(await entries_of(reader, account.name, table))
         self.access, self._compiled_from = ModelAccess(accounts, keys), source
 
-    async def _targets(self, reader: Reader, account: str) -> dict[str, Target]:
+    async def _targets(self, reader: Reader, account: str) -> tuple[dict[str, Target], frozenset[str]]:
+        """What names lead to, and the names that lead nowhere."""
         before = self.access.accounts.get(account, ModelTable())
         known = {**before.targets, **before.barred}
         targets: dict[str, Target] = {}
+        names: set[str] = set()
         for number, route in enumerate(await reader.routes(account)):
             if number % _ROUTES_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if route.kind not in (DIRECT, CHAIN):
                 continue
+            names.add(route.name)
             problem = ""
             try:
                 target = await self._target(reader, route)
@@ -86,8 +89,9 @@ class ModelRoutes:
         for number, model in enumerate(await reader.ai_models(account)):
             if number % _ROUTES_AT_ONCE == 0:
                 await asyncio.sleep(0)
+            names.add(model.alias)
             self._add_model(targets, known, model, runners.get(model.runner_id))
-        return targets
+        return targets, frozenset(names.difference(targets, RESERVED_NAMES))
 
     def _add_model(
         self, targets: dict[str, Target], known: Mapping[str, Target], model: AiModel, runner: Runner | None

@@ -29,7 +29,7 @@ from pointsman.core.route import (
     ValidatedEndpoint,
 )
 from pointsman.core.runner import Runner
-from pointsman.gateway.named_routes import named_route, named_routes, runner_behind
+from pointsman.gateway.named_routes import Registered, named_route, named_routes, runner_behind
 from pointsman.gateway.route_members import Verify, called, followed, members_of, usable_target, verify_members
 from pointsman.gateway.route_rules import check_route, tidied
 from pointsman.gateway.runners import NobodyConnected, Presence
@@ -207,12 +207,17 @@ class Routes:
     async def problems(self, account: str, routes: Sequence[Route]) -> Sequence[str]:
         """The same of several routes, in their order."""
         found: list[str | Runner] = []
+        registered: Registered | None = None
         async with self._store.read() as reader:
             for route in routes:
                 try:
                     led_to = await followed(reader, route)
-                    await usable_target(reader, led_to)
-                    found.append(await runner_behind(reader, led_to) or "")
+                    if led_to.kind in (RUNNER, MODEL):
+                        registered = registered or await Registered.of(reader, account)
+                        found.append(registered.usable(led_to.name) or "")
+                    else:
+                        await usable_target(reader, led_to)
+                        found.append("")
                 except ControlError as error:
                     found.append(error.text)
         runners: Mapping[str, Runner] = {each.id: each for each in found if isinstance(each, Runner)}

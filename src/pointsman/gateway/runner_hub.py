@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
-from pointsman.bus.subjects import runner_subject
+from pointsman.bus.subjects import LINES, LIVES, NEWER, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
 from pointsman.gateway.runner_identity import Presence, RunnerIdentity, RunnerLoad
 from pointsman.gateway.unsent_frames import UnsentFrames
-from pointsman.wire.runner_envelope import unpack_request
+from pointsman.wire.runner_envelope import pack_too_late, unpack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
     FrameError,
@@ -32,26 +32,27 @@ from pointsman.wire.runner_frames import (
 )
 from pointsman.wire.runner_line import Refused, RunnerLine
 
-VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
+VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, SILENT, REVOKED = 1008, 1009, 1011, 1013, 4001, 4002, 4003
 """Close codes: of RFC 6455, our own between 4000 and 4999."""
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
 """For a frame to be taken by the system: a runner that does not read is closed then."""
 _MOST_GREETING = 4
 """Sockets of one runner that have not said hello: it has one, and dials again when that is lost."""
-_ENDINGS = {b"%d" % code: code for code in (REPLACED, REVOKED)}
+_ENDINGS = {b"%d" % code: code for code in (REPLACED, SILENT, REVOKED)}
 """What one process tells the others of a line."""
 _SWEEP_SECONDS = 1.0
 _FORGOTTEN = 1.5
 """Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
+_BROKEN_LINE = ModelResponse("-", 503, done=True, error="runner_proxy_error")
 
 
 class RunnerSocket(Protocol):
     """A websocket that was accepted. Text frames; what comes is bounded by whoever made it."""
 
-    async def receive(self) -> str | bytes | None:
-        """The next frame; None when it has ended."""
+    async def receive(self) -> str | None:
+        """The next frame; None when it has ended. Raises FrameError when it ended because of what came."""
 
     async def send(self, frame: bytes) -> None:
         """Returns when the system has taken it."""
@@ -76,24 +77,26 @@ class _Line:
         self.heard_at = asyncio.get_running_loop().time()
         self.sends_since = math.inf
         """Since when a frame waits to be taken by the system, by the loop's clock."""
+        self.may_be_older = False
+        """Whether the bus was away: another process may have taken the runner over without our hearing of it."""
         self.began: dict[str, float] = {}
         """When each request that holds a slot did, by the loop's clock."""
         self.moved: dict[str, float] = {}
         """When it was asked for something last."""
 
-    def end(self, code: int) -> None:
+    def end(self, code: int, answer: ModelResponse = _OFFLINE) -> None:
         """End it, once. Whoever waits is told at once."""
         if not self.ended.done():
             self.ended.set_result(code)
         self.exchanges.lost()
         waiting, self.waiting = self.waiting, {}
-        for answer in waiting.values():
-            _give(answer, _OFFLINE)
+        for each in waiting.values():
+            _give(each, answer)
 
     def send(self, request: ModelRequest) -> None:
         """Have a frame sent. A runner that takes none ends its line."""
         if not self.unsent.add(request):
-            self.end(VIOLATION)
+            self.end(SILENT)
 
 
 class RunnerHub:
@@ -131,7 +134,7 @@ class RunnerHub:
 
     async def ask_line(self, account: str, runner_id: str, timeout_seconds: float) -> None:
         """Returns when a process says that it holds the runner's line. Raises BusError when none does."""
-        await self.bus.request(_subject(RunnerIdentity(account, runner_id), "lines"), b"", timeout_seconds)
+        await self.bus.request(_subject(RunnerIdentity(account, runner_id), LINES), b"", timeout_seconds)
 
     async def evict(self, account: str, runner_id: str) -> None:
         """Its token was rotated, or it was deleted: end its line, whichever process holds it."""
@@ -146,7 +149,7 @@ class RunnerHub:
 
     async def _tell(self, identity: RunnerIdentity, what: bytes) -> None:
         with contextlib.suppress(BusError):  # a process that cannot be told has lost the bus, and its lines with it
-            await self.bus.publish(_subject(identity, "lines"), what)
+            await self.bus.publish(_subject(identity, LINES), what)
 
     async def serve(
         self, identity: RunnerIdentity, socket: RunnerSocket, confirm: Callable[[], Awaitable[bool]]
@@ -207,9 +210,9 @@ class RunnerHub:
             return TRY_AGAIN
         self._greeting[identity] += 1
         try:
-            async with asyncio.timeout(_HELLO_SECONDS):
+            async with asyncio.timeout(min(_HELLO_SECONDS, self._limits.silence_seconds)):
                 data = await socket.receive()
-            frame = read_from_runner(data or b"", self._limits)
+            frame = read_from_runner(data or "", self._limits)
         except TimeoutError:
             return VIOLATION
         except FrameError as error:
@@ -226,17 +229,20 @@ class RunnerHub:
         """Answer the bus for a line. Raises BusError."""
 
         async def asked(payload: bytes) -> bytes:
-            return encode_frame(await self._ask(line, payload))
+            answer = await self._ask(line, payload)
+            return pack_too_late(self._now()) if answer is None else encode_frame(answer)
 
         async def told(payload: bytes) -> bytes:
-            code, _, but = payload.partition(b" ")
-            if code in _ENDINGS and but != line.connection.encode():
-                line.end(_ENDINGS[code])
-            return b""
+            what, _, which = payload.partition(b" ")
+            if what in _ENDINGS and which != line.connection.encode():
+                line.end(_ENDINGS[what])
+            elif what == NEWER.encode() and which != line.connection.encode():
+                await self._tell(line.identity, b"%d %b" % (SILENT, line.connection.encode()))
+            return b"1" if what == LIVES.encode() and which.decode("ascii", "replace") in line.exchanges.live else b""
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
             (_subject(line.identity), asked),
-            (_subject(line.identity, "lines"), told),
+            (_subject(line.identity, LINES), told),
         )
         async with contextlib.AsyncExitStack() as stack:
             for subject, handler in handlers:
@@ -244,8 +250,8 @@ class RunnerHub:
                 stack.push_async_callback(subscription.close)
             yield
 
-    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse:
-        """Pass one request on, and wait for its frame, until its deadline."""
+    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse | None:
+        """Pass one request on, and wait for its frame, until its deadline; None when that has passed already."""
         try:
             deadline, data = unpack_request(payload)
             request = read_from_gateway(bytes(data), self._limits)
@@ -255,7 +261,7 @@ class RunnerHub:
             return _OFFLINE
         left = min(deadline - self._now(), self._limits.idle_seconds)
         if left <= 0 and request.operation != CANCEL:
-            return _too_late(request.request_id)
+            return None
         try:
             passes = line.exchanges.asked(request)
         except Refused as refused:
@@ -268,6 +274,7 @@ class RunnerHub:
     def _cancel_all(self) -> None:
         """The bus was lost: who asked goes on with nothing, and could not say so."""
         for line in self._lines.values():
+            line.may_be_older = True
             for request_id in line.exchanges.live:
                 cancel = ModelRequest(request_id, CANCEL)
                 self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
@@ -285,12 +292,14 @@ class RunnerHub:
         line.moved[request.request_id] = loop.time()
         line.began.setdefault(request.request_id, loop.time())
         line.send(request)
-        expiry = loop.call_later(seconds, _give, answer, _too_late(request.request_id))
+        late, given = _too_late(request.request_id), None
+        expiry = loop.call_later(seconds, _give, answer, late)
         try:
-            return await answer
+            given = await answer
+            return given
         finally:
             expiry.cancel()
-            if line.waiting.get(request.request_id) is answer:
+            if given is late or line.waiting.get(request.request_id) is answer:
                 # Nobody waits any more: the slot is free, whatever the runner does.
                 cancel = ModelRequest(request.request_id, CANCEL)
                 self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
@@ -298,17 +307,17 @@ class RunnerHub:
     async def _read(self, line: _Line, socket: RunnerSocket) -> None:
         loop = asyncio.get_running_loop()
         while not line.ended.done():
-            data = await socket.receive()
-            if data is None:
-                line.end(VIOLATION)
-                return
-            line.heard, line.heard_at = self._now(), loop.time()
             try:
+                data = await socket.receive()
+                if data is None:
+                    line.end(SILENT)
+                    return
+                line.heard, line.heard_at = self._now(), loop.time()
                 self._take(line, data)
             except FrameError as error:
-                line.end(_code(error))
+                line.end(_code(error), _BROKEN_LINE)
 
-    def _take(self, line: _Line, data: str | bytes) -> None:
+    def _take(self, line: _Line, data: str) -> None:
         """Raises FrameError for what costs the runner its line."""
         frame = read_from_runner(data, self._limits)
         if isinstance(frame, Hello):
@@ -331,9 +340,18 @@ class RunnerHub:
         while True:
             await asyncio.sleep(min(_SWEEP_SECONDS, limits.idle_seconds / 10, limits.silence_seconds / 10))
             now = loop.time()
-            if now - line.heard_at > limits.silence_seconds or now - line.sends_since > _SEND_SECONDS:
-                line.end(VIOLATION)
+            is_stuck = now - line.sends_since > min(_SEND_SECONDS, limits.silence_seconds)
+            if is_stuck or now - line.heard_at > limits.silence_seconds:
+                line.end(SILENT)
             self._free(line, now)
+            if line.may_be_older:
+                await self._look_for_newer(line)
+
+    async def _look_for_newer(self, line: _Line) -> None:
+        """Two lines would both be asked, and the one that leads nowhere answers first."""
+        with contextlib.suppress(BusError):  # it is away still
+            await self.bus.publish(_subject(line.identity, LINES), f"{NEWER} {line.connection}".encode())
+            line.may_be_older = False
 
     def _free(self, line: _Line, now: float) -> None:
         idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
@@ -355,7 +373,7 @@ class RunnerHub:
             try:
                 await socket.send(frame)
             except OSError:
-                line.end(VIOLATION)
+                line.end(SILENT)
                 return
             line.sends_since = math.inf
 

@@ -81,6 +81,10 @@ def not_served(model: str | None, table: ModelTable) -> ListenerError:
     told = f" {model!r}" if len(model) <= _LONGEST_TOLD and model.isprintable() else ""
     if model in table.barred:
         return ModelNotAuthorized(f"this key may not use the model{told}; GET /v1/models lists those that it may use")
+    if model in table.unserved:
+        return NoSuchModel(
+            f"the model{told} is not available: what it led to is gone; GET /v1/models lists what there is"
+        )
     near = nearest(model, table.targets)
     hint = f"did you mean {near!r}?" if near else "GET /v1/models lists what there is"
     return NoSuchModel(f"the model{told} does not exist; {hint}")

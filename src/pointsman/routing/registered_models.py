@@ -23,8 +23,9 @@ _DIALLED = ("http", "https")
 
 def route_of_model(model: AiModel, runner: Runner | None) -> Route:
     """What its alias is as a route, which is never stored and has no versions. `runner`: as in `target_of_model`."""
-    kind = RUNNER if model.endpoint_type == ON_RUNNER else MODEL
-    provider = f"{PROVIDER_PREFIX}{runner.name}" if runner is not None else ""
+    kind, provider = MODEL, f"{DIRECT_PREFIX}{model.alias}"
+    if model.endpoint_type == ON_RUNNER:
+        kind, provider = RUNNER, f"{PROVIDER_PREFIX}{runner.name}" if runner is not None else ""
     return Route(model.account, model.alias, provider, model.model_identifier, kind=kind)
 
 

@@ -1,6 +1,7 @@
 """The runner as a program: dials its gateway, and dials again, until it is told to end or dialling has no sense."""
 
 import asyncio
+import errno
 import logging
 import random
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidHandshake, InvalidStatus
+from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus
 
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS, RunnerLimits
 from pointsman.proxy.process import until_signalled
@@ -23,8 +24,28 @@ from pointsman.runner.state import RunnerState
 _OPEN_SECONDS = 10.0
 _CLOSE_SECONDS = 2.0
 _WAITING_FRAMES = 8
+_MOST_UNTAKEN = 1024 * 1024
+"""Bytes; more than all frames that a runner may owe at once."""
 _UNAUTHENTICATED = 401
 Say = Callable[[str], None]
+
+
+class _Socket(ClientConnection):
+    """The library's, for a gateway that is not trusted."""
+
+    async def handshake(self, *args: Any, **options: Any) -> None:
+        """See the library. An answer that comes before its request fails an assertion of its: a full gateway's does."""
+        try:
+            await super().handshake(*args, **options)
+        except AssertionError:
+            self.transport.abort()
+            raise ConnectionResetError(errno.ECONNRESET, "it answered before it was asked") from None
+
+    def send_data(self) -> None:
+        """See the library. Answers to pings wait for nobody: whoever reads none of them shall fill no memory."""
+        super().send_data()
+        if self.transport.get_write_buffer_size() > _MOST_UNTAKEN:
+            self.transport.abort()
 
 
 class _Dial(connect):
@@ -74,6 +95,8 @@ class Runner:
         except OSError as error:
             reason = (error.strerror or "failed").lower()
             return f"cannot reach {self._where()}: {reason}; trying again", False
+        except InvalidMessage:
+            return f"{self._where()} ended the connection without an answer in HTTP; trying again", False
         except InvalidHandshake:
             return f"{self._where()} does not speak websocket; is it a Pointsman gateway's control listener?", False
         try:
@@ -81,7 +104,11 @@ class Runner:
             self._say(f"ready gateway={self._state.gateway.url} runner={self._state.runner_id}")
             await Connection(socket, self._allowlist.allows, self._limits).serve(self._state.runner_id)
         finally:
-            await socket.close()
+            try:
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await socket.close()
+            except TimeoutError:  # a gateway that takes nothing does not take this either
+                socket.transport.abort()
         return explained_close(socket.close_code), is_final(socket.close_code)
 
     def _where(self) -> str:
@@ -92,6 +119,7 @@ class Runner:
         return await _Dial(
             websocket_url(self._state.gateway, self._state.runner_id),
             additional_headers={"X-Runner-Token": self._state.token.reveal()},
+            create_connection=_Socket,
             user_agent_header="pointsman-runner",
             compression=None,
             proxy=None,

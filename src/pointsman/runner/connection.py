@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 
 from websockets.asyncio.client import ClientConnection
@@ -36,11 +37,20 @@ class _Exchange:
 class Connection:
     """Serves one websocket. The gateway may ask; what is called is decided here."""
 
-    def __init__(self, socket: ClientConnection, allows: Callable[[ModelRequest], bool], limits: RunnerLimits) -> None:
+    def __init__(
+        self,
+        socket: ClientConnection,
+        allows: Callable[[ModelRequest], bool],
+        limits: RunnerLimits,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`now` goes on while the machine sleeps, as the time of the day does."""
         self._socket = socket
         self._limits = limits
         self._calls = RunnerCalls(allows, limits)
         self._exchanges: dict[str, _Exchange] = {}
+        self._now = now
+        self._beaten = now()
 
     async def serve(self, runner_id: str) -> None:
         """Until the websocket is lost, or closed because of what came over it. Every server is let go by then."""
@@ -63,7 +73,16 @@ class Connection:
             await self._send(Hello(runner_id, VERSION))
             while True:
                 await asyncio.sleep(self._limits.heartbeat_seconds)
+                if self._stood_still():
+                    self._let_go()
+                    await self._socket.close()
+                    return
+                self._beaten = self._now()
                 await self._send(Heartbeat())
+
+    def _stood_still(self) -> bool:
+        """Whether the gateway has taken this runner for gone: whoever asked what waits here was told so."""
+        return self._now() - self._beaten > self._limits.silence_seconds
 
     async def _listen(self, group: asyncio.TaskGroup) -> None:
         with contextlib.suppress(ConnectionClosed):
@@ -71,6 +90,8 @@ class Connection:
                 async for message in self._socket:
                     if not isinstance(message, str):
                         raise FrameError("a frame is not text")
+                    if self._stood_still():
+                        break
                     await self._take(group, read_from_gateway(message, self._limits))
             except FrameError as error:
                 self._let_go()  # now: closing waits for a gateway that may not answer

@@ -4,7 +4,7 @@ import http.client
 import json
 import ssl
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import quote
 
 from pointsman.core.gateway_address import GatewayAddress
@@ -17,6 +17,8 @@ from pointsman.runner.state import RunnerState, checked_identity
 _SECONDS = 30.0
 _LARGEST_ANSWER = 1024 * 1024
 _LONGEST_TEXT = 500
+_LONGEST_NAME = 256
+"""Characters of an id, a name or an alias, as the allowlist has it."""
 _NOT_FOUND = 404
 _ADVICE = {
     401: "the key is not accepted; look into --key-file, or have another made by 'pointsman key create'",
@@ -58,10 +60,9 @@ class ControlApi:
             if not runner_id or error.status != _NOT_FOUND:
                 raise
             return self.register(name)
-        found = [answer.get(field) for field in ("id", "name", "token")]
-        if not all(isinstance(each, str) for each in found):
+        known_id, known_name, token = (answer.get(field) for field in ("id", "name", "token"))
+        if not isinstance(known_id, str) or not isinstance(token, str) or not _is_name(known_name):
             raise self._strange()
-        known_id, known_name, token = map(str, found)
         try:
             return RunnerState(known_id, known_name, checked_identity(known_id, token), self._gateway)
         except ValueError:
@@ -73,11 +74,11 @@ class ControlApi:
         if alias:
             wanted["alias"] = alias
         answer = self._post(f"/runners/{quote(runner_id, safe='')}/models", wanted)
-        found = (answer.get("id"), answer.get("alias"))
+        model_id, known_alias = answer.get("id"), answer.get("alias")
         same = (answer.get("model_identifier"), answer.get("api_endpoint")) == (identifier, endpoint.url)
-        if not same or not isinstance(found[0], str) or not isinstance(found[1], str):
-            raise self._strange()
-        return Registered(found[0], found[1])
+        if not same or not _is_name(model_id) or not _is_name(known_alias):
+            raise self._strange()  # and what has such an id would spoil the whole allowlist
+        return Registered(model_id, known_alias)
 
     def _strange(self) -> CallFailed:
         return CallFailed(f"{self._where()} answered with something else than was asked for; are both of one version?")
@@ -126,6 +127,10 @@ class ControlApi:
         if isinstance(said, str) and not (self._key is not None and self._key.appears_in(said)):
             return printable(said, _LONGEST_TEXT)
         return f"{self._where()} answered with status {status}; is it its control listener? Its log says more"
+
+
+def _is_name(found: object) -> TypeGuard[str]:
+    return isinstance(found, str) and 0 < len(found) <= _LONGEST_NAME and found.isprintable()
 
 
 def _object(data: bytes) -> dict[str, Any] | None:

@@ -25,8 +25,11 @@ class Backoff:
 
 
 def is_final(code: int | None) -> bool:
-    """Whether dialling again would be for nothing."""
-    return code == REVOKED
+    """Whether dialling again would be for nothing, or would only end the answers of the runner that took the line over.
+
+    A runner that dials again itself has closed its former socket, so whoever hears of a newer one has a double.
+    """
+    return code in (REPLACED, REVOKED)
 
 
 def explained_close(code: int | None) -> str:
@@ -34,15 +37,19 @@ def explained_close(code: int | None) -> str:
     match code:
         case 4001:
             return (
-                "another runner has connected with this one's token and replaced it; run one of them only, or "
-                "'pointsman runner register' for a runner of its own"
+                "another runner has connected with this one's token and replaced it, so this one ends; run one of them "
+                "only, or 'pointsman runner register' for a runner of its own"
             )
+        case 4002:
+            return "the gateway heard nothing from this runner for too long; was this machine asleep?"
         case 4003:
             return "the gateway has deleted this runner or given it a new token; run 'pointsman runner register' again"
         case 1008:
             return "the gateway and this runner do not understand each other; are both of one version?"
         case 1009:
             return "a message was larger than agreed; are both of one version?"
+        case 1013:
+            return "the gateway cannot serve runners now; its log says why"
         case 1001 | 1012:
             return "the gateway is ending or starting anew"
     return "the connection to the gateway was lost"

@@ -12,6 +12,7 @@ import msgspec
 
 from pointsman.core.errors import RouterError, UpstreamProtocol
 from pointsman.core.limits import Limits
+from pointsman.core.runner_errors import RUNNER_CODES
 from pointsman.core.secret import Secret
 from pointsman.wire.headers import HOP_BY_HOP, Fields, end_of_hop
 
@@ -342,4 +343,7 @@ def error_event(protocol: str, reason: str) -> bytes:
     if protocol == "anthropic_messages":
         error = {"type": "proxy_stream_error", "message": message}
         return b"event: error\ndata: " + msgspec.json.encode({"type": "error", "error": error}) + b"\n\n"
-    return b"data: " + msgspec.json.encode({"error": {"message": message, "type": "proxy_stream_error"}}) + b"\n\n"
+    told = {"message": message, "type": "proxy_stream_error"}
+    if reason in RUNNER_CODES:  # as an answer that had not begun would have it
+        told["code"] = reason
+    return b"data: " + msgspec.json.encode({"error": told}) + b"\n\n"

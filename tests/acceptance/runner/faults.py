@@ -2,11 +2,11 @@
 
 import signal
 import time
-from collections.abc import Callable
+from functools import partial
 
 from tests.acceptance.runner.asking import Asking, Refusal, until
 from tests.acceptance.runner.transcript import Tell
-from tests.acceptance.runner.world import READY, RunnerHost, World
+from tests.acceptance.runner.world import READY, RunnerHost, Step, World
 
 AT_ONCE = 0.1
 """Seconds in which a request for a runner that is not there is answered."""
@@ -56,7 +56,7 @@ def _is_offline_at_once(made: World, host: RunnerHost, times: int = 1) -> str:
 
 def _serve_again(made: World, hosts: tuple[RunnerHost, ...], tell: Tell) -> None:
     took = [
-        until(lambda client=client, host=host: client.works(host.alias), f"{host.alias} is not served again")
+        until(partial(client.works, host.alias), f"{host.alias} is not served again")
         for host in hosts
         for client in made.clients
     ]
@@ -205,7 +205,7 @@ def silence(made: World, tell: Tell) -> None:
         host.runner.said(READY, before)
     tell(f"both runners had dialled in again {time.monotonic() - began:.1f} s after they could")
     for host, asking in ((first, cut), (second, stopped)):
-        until(lambda host=host, asking=asking: host.left_by_client(asking.nonce), "llama.cpp went on", 10)
+        until(partial(host.left_by_client, asking.nonce), "llama.cpp went on", 10)
     tell("llama.cpp's connections were closed")
     _serve_again(made, made.hosts, tell)
 
@@ -215,7 +215,7 @@ def late_ends(made: World, tell: Tell) -> None:
         tell(end.result())
 
 
-STEPS: tuple[tuple[str, Callable[[World, Tell], None]], ...] = (
+STEPS: tuple[tuple[str, Step], ...] = (
     ("the client leaves mid-stream", client_leaves),
     ("four requests at once, and a fifth", fifth),
     ("a model that is not approved on its machine, and a lost allowlist", not_approved),

@@ -29,7 +29,7 @@ class Program:
     def start(self, until: str) -> str:
         """The first line with that text. Raises AssertionError when it ends before, or takes a minute."""
         before = len(self.lines)
-        self._process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,  # some end with it, and all with this process
             stdout=subprocess.PIPE,
@@ -37,7 +37,7 @@ class Program:
             text=True,
             env=self._environ,
         )
-        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
         self._reader.start()
         return self.said(until, before)
 
@@ -74,10 +74,10 @@ class Program:
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Its exit status; it runs no more."""
-        assert self._process is not None
-        assert self._process.stdin is not None
-        assert self._reader is not None
         process, self._process = self._process, None
+        assert process is not None
+        assert process.stdin is not None
+        assert self._reader is not None
         process.send_signal(how)
         process.stdin.close()
         try:

@@ -1,6 +1,6 @@
-"""What stands before a model's server and writes down all that reaches it: `python -m tests.acceptance.runner.recording`.
+"""What stands before a model's server and writes down all that reaches it.
 
-    recording PORT MODELS_PORT FILE
+    python -m tests.acceptance.runner.recording PORT MODELS_PORT FILE
 
 Bytes pass as they come. FILE gets a line of JSON for each request, and one for each connection that has ended, which
 says who ended it. Says 'ready' when it listens; ends when its standard input does.

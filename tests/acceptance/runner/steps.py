@@ -4,6 +4,7 @@ import contextlib
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ import openai
 from tests.acceptance.runner import faults, traces
 from tests.acceptance.runner.asking import new_nonce, until
 from tests.acceptance.runner.transcript import Tell, Transcript
-from tests.acceptance.runner.world import MODEL, READY, URL, World, world
-from tests.support.nats_server import NatsServer
+from tests.acceptance.runner.world import MODEL, READY, URL, Step, World, world
 
 _TOOLS = [
     {
@@ -27,39 +27,27 @@ _TOOLS = [
 ]
 
 
-class CannotGoOn(Exception):
-    """Without this step there is nothing to try."""
-
-
 def run(transcript: Transcript, directory: Path) -> None:
-    """All of them."""
+    """All of them; the first must hold, or there is nothing to try."""
     with contextlib.ExitStack() as stack:
-        made: World | None = None
-        with transcript.step("PostgreSQL, nats-server and two networks") as tell:
-            made = stack.enter_context(world(directory))
-            assert isinstance(made.broker, NatsServer)
-            tell(f"names that the gateway does not know lead to another provider, at port {made.provider.port}")
-        if made is None:
-            return
-        for name, step in (
+        parts: list[World] = []
+
+        def begin(tell: Tell) -> None:
+            parts.append(stack.enter_context(world(directory)))
+            tell(f"names that the gateway does not know lead to another provider, at port {parts[0].provider.port}")
+
+        first: tuple[tuple[str, Step], ...] = (
             ("one API process and two data workers start", start_gateway),
             ("two llama.cpp servers, each with a recording before it", start_models),
             ("register, discover, approve: two runners with the same model", register),
-        ):
-            with transcript.step(name) as tell:
-                step(made, tell)
-            if transcript.failed:
+        )
+        if not transcript.step("PostgreSQL, nats-server and two more networks", begin):
+            return
+        for name, step in first:
+            if not transcript.step(name, partial(step, parts[0])):
                 return
-        for name, step in (
-            ("the official SDK streams, through each worker from each runner", sdk_streams),
-            ("the raw stream ends with data: [DONE]", raw_stream),
-            ("tools: the model asks for a call", tools),
-            ("buffered", buffered),
-            *faults.STEPS,
-            *traces.STEPS,
-        ):
-            with transcript.step(name) as tell:
-                step(made, tell)
+        for name, step in (*STEPS, *faults.STEPS, *traces.STEPS):
+            transcript.step(name, partial(step, parts[0]))
 
 
 def start_gateway(made: World, tell: Tell) -> None:
@@ -80,16 +68,16 @@ def start_models(made: World, tell: Tell) -> None:
 def register(made: World, tell: Tell) -> None:
     first, second = made.hosts
     told = first.register("desk", made.user_key)
-    tell(told.strip())
+    tell(told.rstrip())
     until(lambda: MODEL in first.command("models"), "the model was not found")
     listed = first.command("models")
     assert "Nothing was registered" in listed, listed
-    tell(listed.strip())
+    tell(listed.rstrip())
     told = first.command("models", "--register-all", key_file=made.user_key)
-    tell(told.strip())
+    tell(told.rstrip())
     until(lambda: MODEL in second.command("models"), "the model was not found")
     told = second.register("attic", made.user_key, "--register-all")
-    tell(told.strip())
+    tell(told.rstrip())
     for host in made.hosts:
         listing = json.loads(host.command("models", "--register-all", "-o", "json", key_file=made.user_key))
         (model,) = [each for each in listing if each["model_identifier"] == MODEL]
@@ -101,7 +89,7 @@ def register(made: World, tell: Tell) -> None:
     tell(f"aliases: {first.alias}, {second.alias}")
     for client in made.clients:
         for host in made.hosts:
-            took = until(lambda client=client, host=host: client.works(host.alias), "not served")
+            took = until(partial(client.works, host.alias), "not served")
             tell(f"port {client.port} serves {host.alias} after {took:.1f} s")
 
 
@@ -198,3 +186,29 @@ def buffered(made: World, tell: Tell) -> None:
             )
         assert answer.usage is not None
         tell(f"{host.alias}: {answer.usage.completion_tokens} tokens, {answer.choices[0].finish_reason}")
+
+
+def sandboxed(made: World, tell: Tell) -> None:
+    host = made.hosts[1]
+    token = made.directory / "keys" / "sandbox"
+    made.pointsman("sandbox", "token", "create", "agent", f"--route={host.alias}", "--out", str(token))
+    made.secrets += (token.read_text().strip(),)
+    nonce = new_nonce()
+    body = {"model": "any", "messages": [{"role": "user", "content": nonce}], "stream": True, "max_tokens": 8}
+    curl = ["curl", "-sSN", "https://inference.local/v1/chat/completions", "-d", json.dumps(body)]
+    curl += ["-H", "content-type: application/json"]
+    answer = made.pointsman("sandbox", "run", "--token-file", str(token), "--", *curl)
+    lines = [line for line in answer.splitlines() if line]
+    assert lines[-1] == "data: [DONE]", answer
+    (reached,) = host.reached(nonce)
+    assert json.loads(reached.body)["model"] == MODEL
+    tell(f"curl got {len(lines)} events from https://inference.local, the last data: [DONE]")
+
+
+STEPS: tuple[tuple[str, Step], ...] = (
+    ("the official SDK streams, through each worker from each runner", sdk_streams),
+    ("the raw stream ends with data: [DONE]", raw_stream),
+    ("tools: the model asks for a call", tools),
+    ("buffered", buffered),
+    ("an agent in a sandbox, whose route is a runner's model", sandboxed),
+)

@@ -3,23 +3,32 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.acceptance.runner.asking import new_nonce
 from tests.acceptance.runner.transcript import Tell
-from tests.acceptance.runner.world import World
+from tests.acceptance.runner.world import Step, World
 from tests.support import canary
 
+_LOST = 3
+"""Requests of the worker that is killed: the one under way, and what it did in half a second before."""
+_LEAST_ERROR = 400
 _NONCE = re.compile(re.escape(canary.PROMPT) + r"-\d+")
 
 
-def sent_once(made: World, tell: Tell) -> None:
-    """Every nonce at most once on all machines together."""
+def _reached(made: World) -> Counter[str]:
+    """How often each nonce came to a model's server, on all machines together."""
     found: Counter[str] = Counter()
     for host in made.hosts:
         for record in host.records():
             found.update(set(_NONCE.findall(record.get("body", ""))))
+    return found
+
+
+def sent_once(made: World, tell: Tell) -> None:
+    """Every nonce at most once."""
+    found = _reached(made)
     twice = [nonce for nonce, count in found.items() if count > 1]
     assert not twice, f"sent again: {twice}"
     sent = [nonce for nonce in made.refused if nonce in found]
@@ -54,7 +63,7 @@ def no_canaries(made: World, tell: Tell) -> None:
         for what, value in (("prompt", canary.PROMPT), *(("key", each) for each in made.secrets)):
             assert value not in text, f"{name} said a {what}"
     prompt, keys = canary.PROMPT.encode(), [each.encode() for each in made.secrets]
-    given = {made.user_key, *(made.directory / "secrets").iterdir()}
+    given = made.given()
     count, size = 0, 0
     for path in _files(made):
         data = path.read_bytes()
@@ -68,8 +77,29 @@ def no_canaries(made: World, tell: Tell) -> None:
         assert "internal error" not in text, name
 
 
-STEPS: tuple[tuple[str, Callable[[World, Tell], None]], ...] = (
+def used(made: World, tell: Tell) -> None:
+    """A row for each request, whatever became of it; a worker that is killed takes its last ones with it."""
+
+    async def read() -> Counter[int]:
+        connection = await made.server.connect(made.database)
+        try:
+            rows = await connection.fetch("SELECT status FROM usage WHERE provider <> 'elsewhere'")
+        finally:
+            await connection.close()
+        return Counter(row["status"] for row in rows)
+
+    found = asyncio.run(read())
+    begun = sum(count for status, count in found.items() if status < _LEAST_ERROR)
+    refused = found.total() - begun
+    reached = len(_reached(made))
+    assert reached - _LOST <= begun <= reached, f"{reached} requests reached llama.cpp, and {begun} are rows"
+    assert refused >= len(made.refused), f"{len(made.refused)} were refused, and {refused} are rows"
+    tell(", ".join(f"{count} of status {status}" for status, count in sorted(found.items())))
+
+
+STEPS: tuple[tuple[str, Step], ...] = (
     ("nothing was sent again", sent_once),
     ("nothing was sent elsewhere", nowhere_else),
+    ("the usage of every request is in the database", used),
     ("no prompt and no key in any log, file or table", no_canaries),
 )

@@ -1,11 +1,10 @@
-"""What the run prints: a line for each step, with how long it took and what was seen; it can stand in a release note."""
+"""What the run prints: a line for each step, how long it took and what was seen. It can stand in a release note."""
 
-import contextlib
 import sys
 import textwrap
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 _WIDTH = 118
 Tell = Callable[[str], None]
@@ -20,25 +19,24 @@ class Transcript:
         self.failed: list[str] = []
         print(title, flush=True)
 
-    @contextlib.contextmanager
-    def step(self, name: str) -> Iterator[Tell]:
-        """What is told in the block stands below the step's line. Whatever is raised in it is the step's failure."""
+    def step(self, name: str, work: Callable[[Tell], None]) -> bool:
+        """Whether it held. Whatever it raises is its failure; what it tells stands below its line."""
         told: list[str] = []
         began = time.monotonic()
-        verdict = "ok"
+        holds = True
         try:
-            yield told.append
+            work(told.append)
         except Exception as error:
-            verdict = "FAILED"
+            holds = False
             self.failed.append(name)
-            told.append(f"{type(error).__name__}: {error}" if not isinstance(error, AssertionError) else str(error))
+            told.append(str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}")
             told.append(f"at {_place(error)}")
         self.steps += 1
-        print(f"{verdict:>6} {time.monotonic() - began:6.1f} s  {name}")
-        for text in told:
-            for line in text.splitlines():
-                print(textwrap.fill(line, _WIDTH, initial_indent=" " * 17, subsequent_indent=" " * 19))
+        print(f"{'ok' if holds else 'FAILED':>6} {time.monotonic() - began:6.1f} s  {name}")
+        for line in "\n".join(told).splitlines():
+            print(textwrap.fill(line, _WIDTH, initial_indent=" " * 17, subsequent_indent=" " * 19))
         sys.stdout.flush()
+        return holds
 
     def end(self) -> int:
         """The exit status."""

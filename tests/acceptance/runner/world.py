@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from tests.acceptance.runner.asking import Client
 from tests.acceptance.runner.elsewhere import Elsewhere, elsewhere
 from tests.acceptance.runner.hosts import GATEWAY, Host, hosts
 from tests.acceptance.runner.program import Program
+from tests.acceptance.runner.transcript import Tell
 from tests.support.canary import KEY
 from tests.support.databases import PostgresServer, postgres_server
 from tests.support.nats_server import NatsServer, nats_server
@@ -42,6 +43,10 @@ routes:
   - {{name: elsewhere, candidates: [elsewhere]}}
 """
 _TEMPLATE = Path(__file__).with_name("chat.jinja")
+
+
+Step = Callable[["World", Tell], None]
+"""It tells what it saw, and raises AssertionError for what should not be so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,7 @@ class World:
 
     directory: Path
     server: PostgresServer
+    database: str
     broker: NatsServer
     api: Program
     workers: tuple[Program, ...]
@@ -168,11 +174,16 @@ class World:
         assert done.returncode == 0, f"{arguments[0]}: {done.stderr}"
         return done.stdout
 
+    def given(self) -> set[Path]:
+        """The files that hold keys because somebody was given them."""
+        return {*(self.directory / "keys").iterdir(), *(self.directory / "secrets").iterdir()}
+
     def make_keys(self) -> None:
         """One for the clients of models, one for whoever owns the runners."""
         made = self.pointsman("key", "create", "client").strip()
         self.clients = tuple(Client(port, made) for port in DATA_PORTS)
-        self.user_key = self.directory / "user.key"
+        (self.directory / "keys").mkdir()
+        self.user_key = self.directory / "keys" / "user"
         permissions = [f"--permission={each}" for each in ("runners:manage", "models:create", "models:view")]
         self.pointsman("key", "create", "user", *permissions, "--out", str(self.user_key))
         self.secrets = (made, self.user_key.read_text().strip(), KEY)
@@ -207,7 +218,12 @@ def world(directory: Path) -> Iterator[World]:
         (directory / "pointsman.yaml").write_text(configuration)
         server = stack.enter_context(postgres_server())
         broker = stack.enter_context(nats_server(directory))
-        environ = {"POINTSMAN_DATABASE_URL": server.url(server.new_database()), "POINTSMAN_NATS_URL": broker.url}
+        database = server.new_database()
+        environ = {
+            "POINTSMAN_DATABASE_URL": server.url(database),
+            "POINTSMAN_NATS_URL": broker.url,
+            "POINTSMAN_PUBLIC_DATA_URL": f"http://127.0.0.1:{DATA_PORTS[0]}/v1",
+        }
         tls = [f"--tls-cert={directory / 'tls.pem'}", f"--tls-key={directory / 'tls.key'}"]
         listen = [f"--listen-control={GATEWAY}:{API_PORT}", f"--listen-grpc=127.0.0.1:{_GRPC_PORT}"]
         api = _gateway("api", directory, environ, "--role=api", *listen, *tls)
@@ -224,7 +240,7 @@ def world(directory: Path) -> Iterator[World]:
             for number, port in enumerate(DATA_PORTS, 1)
         )
         runner_hosts = tuple(RunnerHost(each, directory, directory / "ca.pem") for each in made_hosts)
-        made = World(directory, server, broker, api, workers, runner_hosts, loopback, provider)
+        made = World(directory, server, database, broker, api, workers, runner_hosts, loopback, provider)
         stack.callback(_close, made)
         os.environ.pop("POINTSMAN_GATEWAY", None)
         yield made

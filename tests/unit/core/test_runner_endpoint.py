@@ -17,6 +17,7 @@ from pointsman.core.runner_endpoint import RunnerEndpoint, parse_runner_endpoint
         ("http://[::1]:65535/v1", "http://[::1]:65535/v1"),
     ],
 )
+@pytest.mark.guarantee("S1")
 def test_what_means_the_same_becomes_the_same(text: str, url: str) -> None:
     assert parse_runner_endpoint(text).url == url
 
@@ -76,6 +77,7 @@ def test_what_means_the_same_becomes_the_same(text: str, url: str) -> None:
         "http://localhost:" + "0" * 9999 + "1/v1",
     ],
 )
+@pytest.mark.guarantee("S1")
 def test_everything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not of the form|does not name|has a port"):
         parse_runner_endpoint(text)

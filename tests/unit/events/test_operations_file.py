@@ -59,6 +59,19 @@ def test_events_that_went_to_and_fro_over_midnight_in_one_batch_are_sorted_out(t
     assert (ids(tmp_path, NOVEMBER_30), ids(tmp_path, DECEMBER_1)) == (["b"], ["a", "c"])
 
 
+def test_a_clock_that_is_set_back_by_days_loses_no_event(tmp_path: Path) -> None:
+    output, _ = files(tmp_path)
+    for number, day in enumerate((0, 1, -1, -2, -1, 1, 0)):
+        output.write(line(MIDNIGHT + day * DAY, str(number)))
+    output.close()
+    assert [ids(tmp_path, DECEMBER_1 + timedelta(day)) for day in (-2, -1, 0, 1)] == [
+        ["3"],
+        ["2", "4"],
+        ["0", "6"],
+        ["1", "5"],
+    ]
+
+
 @pytest.mark.parametrize(("keep", "oldest"), [(1, 1), (2, 2), (30, 30), (0, 40)])
 def test_files_older_than_the_days_to_keep_go_and_not_one_more(tmp_path: Path, keep: int, oldest: int) -> None:
     for back in range(1, 41):

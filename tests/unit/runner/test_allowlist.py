@@ -54,11 +54,12 @@ def answer(path: Path, request: ModelRequest | None = None) -> bool:
         (asked(body=b"{}"), False),
     ],
 )
+@pytest.mark.guarantee("S8")
 def test_id_address_and_model_must_all_match(path: Path, request_: ModelRequest, allowed: bool) -> None:
     assert answer(path, request_) is allowed
 
 
-@pytest.mark.guarantee("N7")
+@pytest.mark.guarantee("N7", "S8")
 def test_what_matches_in_parts_of_two_entries_is_not_approved(path: Path) -> None:
     approve(path, model(2, "http://localhost:8080/v1"))
     assert answer(path, asked("id-2", "http://localhost:8080/v1", b'{"model":"tiny-2"}'))
@@ -116,7 +117,7 @@ _TAMPERED: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("how", _TAMPERED)
-@pytest.mark.guarantee("N9")
+@pytest.mark.guarantee("N9", "S8")
 def test_a_file_that_is_not_right_refuses_everything_and_says_so_once(path: Path, how: str) -> None:
     _TAMPERED[how](path)
     said: list[str] = []
@@ -135,6 +136,7 @@ def test_a_file_of_another_user_refuses_everything(path: Path) -> None:
     assert not answer(path)
 
 
+@pytest.mark.guarantee("S8")
 def test_a_changed_file_counts_for_the_next_request_without_a_restart(path: Path) -> None:
     allowlist = Allowlist(path, lambda _: None)
     assert allowlist.allows(asked())

@@ -40,14 +40,16 @@ def test_only_a_connection_that_lasted_begins_the_delays_anew(seconds: float, ex
     assert backoff.next_delay() == expected
 
 
-@pytest.mark.parametrize("code", [None, 1000, 1001, 1006, 1008, 1009, 1011, 1012, 4001])
-def test_every_other_close_than_a_revocation_is_worth_dialling_again(code: int | None) -> None:
+@pytest.mark.parametrize("code", [None, 1000, 1001, 1006, 1008, 1009, 1011, 1012, 1013, 4000, 4002])
+def test_every_close_is_worth_dialling_again_but_for_a_revocation_and_a_newer_line(code: int | None) -> None:
     assert not is_final(code)
     assert explained_close(code)
 
 
-def test_a_revocation_is_final_and_says_the_command() -> None:
+def test_a_revocation_or_a_newer_line_is_final_and_says_the_command() -> None:
     assert is_final(4003)
+    assert is_final(4001)
+    assert "run one of them only" in explained_close(4001)
     assert "pointsman runner register" in explained_close(4003)
     assert "pointsman runner register" in explained_refusal(401)
     assert "503" in explained_refusal(503)

@@ -124,6 +124,7 @@ def test_what_is_no_frame_is_refused_and_not_repeated(data: bytes | str) -> None
 
 @pytest.mark.parametrize(("more", "passes"), [(-1, True), (0, True), (1, False)])
 @pytest.mark.limit("runner.frame_bytes")
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_a_runners_frame(more: int, passes: bool) -> None:
     empty = len(_response(data=""))
     frame = _response(data="x" * (DEFAULT_RUNNER_LIMITS.frame_bytes - empty + more))
@@ -203,6 +204,7 @@ def test_the_bound_of_a_gateways_frame(more: int, passes: bool) -> None:
 
 @pytest.mark.parametrize(("more", "passes"), [(-1, True), (0, True), (1, False)])
 @pytest.mark.limit("runner.request_bytes")
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_a_body(more: int, passes: bool) -> None:
     limits = RunnerLimits(request_bytes=100)
     body = b'{"m":"' + b"x" * (100 - 8 + more) + b'"}'

@@ -52,6 +52,7 @@ def test_frames_that_come_late_or_unasked_are_dropped() -> None:
 
 @pytest.mark.parametrize(("size", "code"), [(9, ""), (10, ""), (11, "runner_frame_too_large")])
 @pytest.mark.limit("runner.data_bytes")
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_one_frames_data(size: int, code: str) -> None:
     line = RunnerLine(_LIMITS)
     line.asked(start())
@@ -63,6 +64,7 @@ def test_the_bound_of_one_frames_data(size: int, code: str) -> None:
 
 @pytest.mark.parametrize(("last", "code"), [(4, ""), (5, ""), (6, "runner_response_limit")])
 @pytest.mark.limit("runner.response_bytes")
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_all_data_together_counts_bytes(last: int, code: str) -> None:
     line = RunnerLine(_LIMITS)
     line.asked(start())
@@ -92,6 +94,7 @@ def test_an_answer_of_16_mib_in_lines_of_64_kib_passes_and_a_byte_more_does_not(
 
 @pytest.mark.parametrize(("size", "code"), [(19, ""), (20, ""), (21, "runner_request_too_large")])
 @pytest.mark.limit("runner.request_bytes")
+@pytest.mark.guarantee("S7")
 def test_the_bound_of_a_request(size: int, code: str) -> None:
     line = RunnerLine(_LIMITS)
     body = b'{"m":"' + b"x" * (size - 8) + b'"}'
@@ -103,6 +106,7 @@ def test_the_bound_of_a_request(size: int, code: str) -> None:
 
 
 @pytest.mark.limit("runner.active_requests")
+@pytest.mark.guarantee("S7")
 def test_the_third_of_two_is_refused_until_a_slot_is_free() -> None:
     line = RunnerLine(_LIMITS)
     line.asked(start("a"))
@@ -174,6 +178,7 @@ _ACTS = st.lists(st.tuples(st.sampled_from(["start", "next", "cancel", "reply", 
 
 
 @given(_ACTS)
+@pytest.mark.guarantee("S5")
 def test_two_honest_halves_never_break_the_line(acts: list[tuple[str, str]]) -> None:
     """Whatever is asked in whatever order: what the gateway's half passes on, the runner's takes, and the reverse."""
     line, calls = RunnerLine(_LIMITS), RunnerCalls(lambda _: True, _LIMITS)

@@ -7,7 +7,7 @@ import grpc.aio
 
 from pointsman.core.candidate import INFERENCE_LOCAL
 from pointsman.core.control_errors import InvalidRequest, NotPermitted
-from pointsman.core.route import DIRECT, RESERVED_NAMES
+from pointsman.core.route import DIRECT, MODEL, RESERVED_NAMES
 from pointsman.gateway.bundles import ServedBundle
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.grpc.gate import caller
@@ -63,9 +63,9 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
         """Where one of the two leads."""
         route = await self._control.routes.get(caller().account, _route_name(request.route_name))
         led_to = await self._control.routes.led_to(route)
-        is_direct = led_to.kind == DIRECT
+        is_direct = led_to.kind in (DIRECT, MODEL)
         return pb.GetClusterInferenceResponse(
-            # For what has no one provider, its kind and name: clients of OpenShell show it as it stands.
+            # For what has no provider's record, its kind and name: clients of OpenShell show it as it stands.
             provider_name=led_to.provider_name if is_direct else f"{led_to.kind}:{led_to.name}",
             model_id=led_to.model or led_to.name,
             version=route.version,

@@ -107,7 +107,9 @@ class _Route(_Answer):
     kind: str = Field(
         description="direct, chain or alias; runner or model: a registered model, whose alias is the name."
     )
-    provider_name: str = Field(description="Of a direct route, as the model; runner:NAME of a model beside a runner.")
+    provider_name: str = Field(
+        description="Of a direct route, as the model; runner:NAME or direct:ALIAS of a registered model."
+    )
     model: str
     timeout_seconds: int
     candidates: list[CandidateAnswer] = Field(description="Of a chain, as the strategy, fallback and request timeout.")

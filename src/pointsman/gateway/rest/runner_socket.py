@@ -11,12 +11,15 @@ from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from pointsman.core.control_errors import ControlError
-from pointsman.gateway.runner_hub import RunnerHub
+from pointsman.gateway.runner_hub import TOO_LARGE, VIOLATION, RunnerHub
 from pointsman.gateway.runner_identity import RunnerIdentity
+from pointsman.wire.runner_frames import FrameError, FrameTooLarge
 
 PATH = "/api/v1/runners/{runner_id}/ws"
 TOKEN_FIELD = "x-runner-token"  # noqa: S105  # a field's name
 _CLOSE_SECONDS = 2.0
+_BROKEN_CODES = (1002, 1007, VIOLATION)
+"""That a websocket ended with because of what came over it: not of its protocol, not UTF-8, too much of nothing."""
 
 Authenticate = Callable[[str, str], Awaitable[RunnerIdentity | None]]
 """Whose token it is, by the runner's id and the token; None for nobody's. Raises ControlError without a store."""
@@ -62,13 +65,18 @@ class _Socket:
     def __init__(self, websocket: WebSocket) -> None:
         self._websocket = websocket
 
-    async def receive(self) -> str | bytes | None:
+    async def receive(self) -> str | None:
         message = await self._websocket.receive()
-        if message["type"] != "websocket.receive":
-            return None
-        text: str | None = message.get("text")
-        data: bytes | None = message.get("bytes")
-        return text if text is not None else data
+        if message["type"] == "websocket.receive":
+            text: str | None = message.get("text")
+            if text is None:
+                raise FrameError("a frame is not text")
+            return text
+        if message.get("code") == TOO_LARGE:
+            raise FrameTooLarge("a frame is longer than a websocket takes")
+        if message.get("code") in _BROKEN_CODES:
+            raise FrameError("what came is not of a websocket")
+        return None
 
     async def send(self, frame: bytes) -> None:
         try:

@@ -8,12 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pointsman.core.data_key import RUNNERS_MANAGE
 from pointsman.gateway.control import ControlPlane
-from pointsman.gateway.rest.admission import account_of, for_keys
+from pointsman.gateway.rest.admission import account_of, for_keys, only_of
 from pointsman.gateway.rest.endpoints import BASE
 from pointsman.gateway.rest.requests import Name, written_exactly
 from pointsman.gateway.runners import Registration, SeenRunner
 
 AccountName = Annotated[str, Depends(account_of)]
+Only = Annotated[tuple[str, ...], Depends(only_of)]
 Force = Annotated[
     bool,
     Field(strict=True, description="Delete it although it is connected; its calls end."),
@@ -109,10 +110,11 @@ class RunnerEndpoints:
         """Replace a runner's token; what is connected by the old one ends."""
         return RunnerToken.shown(await self._runners.rotate(account, runner_id))
 
-    async def delete(self, account: AccountName, runner_id: str, force: Force = False) -> RunnerDeletion:
+    async def delete(self, account: AccountName, only: Only, runner_id: str, force: Force = False) -> RunnerDeletion:
         """Delete a runner; refused while it is connected, unless forced. Its models stay, and are unavailable."""
         models = await self._runners.delete(account, runner_id, force=force)
-        return RunnerDeletion(deleted=True, unavailable_models=list(models))
+        seen = [alias for alias in models if not only or alias in only]
+        return RunnerDeletion(deleted=True, unavailable_models=seen)
 
 
 def add_runners(api: FastAPI, control: ControlPlane) -> None:

@@ -18,17 +18,9 @@ import h11
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame
 
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
-
-_LAST_SECONDS = 5.0
-"""For what was written last, a websocket's close among it, to be taken."""
-_MOST_PIECES = 128
-"""Pings, pongs and pieces of a message between two whole ones: a runner says every 15 s that it lives."""
-_MOST_UNTAKEN = 2 * DEFAULT_RUNNER_LIMITS.start_frame_bytes
-"""Bytes; the largest frame, and what a send need not wait for. More are answers to pings that nobody reads."""
+from pointsman.gateway.rest.websocket import BoundedWebSocket
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +68,7 @@ class ControlServer:
         config = Config(
             app,
             http=Connection,
-            ws=_Line,
+            ws=BoundedWebSocket,
             ws_max_size=DEFAULT_RUNNER_LIMITS.escaped_frame_bytes,
             ws_ping_interval=None,  # runners have their own heartbeat
             ws_per_message_deflate=False,
@@ -130,51 +122,6 @@ class ControlServer:
             self._sock.close()
 
 
-class _Line(WebSocketsSansIOProtocol):
-    """uvicorn's websocket, with an end: one that takes no byte would keep its connection for ever.
-
-    Reading waits while a message does, but neither pings nor pieces of a message are any: they are counted.
-    """
-
-    _pieces = 0
-
-    def _may_go_on(self) -> bool:
-        self._pieces += 1
-        if self._pieces > _MOST_PIECES or self.transport.get_write_buffer_size() > _MOST_UNTAKEN:
-            self.transport.abort()
-        return not self.transport.is_closing()
-
-    def handle_ping(self) -> None:
-        if self._may_go_on():
-            super().handle_ping()
-
-    def handle_pong(self, event: Frame) -> None:
-        if self._may_go_on():
-            super().handle_pong(event)
-
-    def handle_cont(self, event: Frame) -> None:
-        if self._may_go_on():
-            super().handle_cont(event)
-
-    def send_receive_event_to_app(self) -> None:
-        self._pieces = 0
-        super().send_receive_event_to_app()
-
-    _last: asyncio.TimerHandle | None = None
-    _is_lost = False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._is_lost = True
-        if self._last is not None:  # it would keep what has gone for its time
-            self._last.cancel()
-
-    def on_task_complete(self, task: "asyncio.Task[None]") -> None:
-        super().on_task_complete(task)
-        if not self._is_lost:
-            self._last = self.loop.call_later(_LAST_SECONDS, self.transport.abort)
-
-
 class _Connection(H11Protocol):
     """uvicorn's connection, with a bound on their number and on time without a request."""
 
@@ -192,7 +139,7 @@ class _Connection(H11Protocol):
         self._arm()
 
     def _lines(self) -> int:
-        return sum(isinstance(each, _Line) for each in self.connections)
+        return sum(isinstance(each, BoundedWebSocket) for each in self.connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
@@ -214,7 +161,7 @@ class _Connection(H11Protocol):
             return
         super().handle_websocket_upgrade(event)
         line = self.transport.get_protocol()
-        if isinstance(line, _Line) and not line.handshake_initiated:
+        if isinstance(line, BoundedWebSocket) and not line.handshake_initiated:
             # Nobody would ever answer it, nor let it go.
             self._refuse(400, "Bad Request", "invalid_argument", "that is no runner's upgrade; see RFC 6455")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from pointsman.bus.interface import Bus, BusError, BusUnavailable, NoReply
-from pointsman.bus.subjects import runner_subject
+from pointsman.bus.interface import Bus, BusError, BusUnavailable, NoReply, NoResponder
+from pointsman.bus.subjects import LINES, LIVES, runner_subject
 from pointsman.core.errors import MalformedRequest, NoCompatibleRoute, UpstreamProtocol
 from pointsman.core.limits import Limits, RunnerLimits
 from pointsman.core.protocols import InferenceProtocol
@@ -23,7 +23,7 @@ from pointsman.proxy.upstream.exchange import READ_ERROR, BodySink
 from pointsman.wire.event_lines import EventEnds, is_done
 from pointsman.wire.json_model import is_json_like, splice_model
 from pointsman.wire.response import ResponseHead
-from pointsman.wire.runner_envelope import pack_request
+from pointsman.wire.runner_envelope import clock_of_too_late, pack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
     NEXT,
@@ -37,6 +37,12 @@ from pointsman.wire.runner_frames import (
 _OFFLINE, _TIMEOUT = "runner_offline", "runner_proxy_timeout"
 _GRACE_SECONDS = 2.0
 """Beyond a request's deadline, for the answer that says so."""
+_LOOK_SECONDS = 1.0
+"""Between two looks at whether anybody still works for a request: a process that died says nothing."""
+_CANCEL_SECONDS, _AGAIN_SECONDS = 5.0, 1.0
+"""For a cancel to be acted upon, and until it is tried again."""
+_MOST_UNHEARD = 10
+"""Cancels that nobody takes: a process that has lost the bus too is back by then, or the runner has gone."""
 _LEAST_SUCCESS, _MOST_SUCCESS = 200, 299
 _ID_BYTES = 16
 
@@ -62,11 +68,13 @@ def body_for_runner(body: bytes, identifier: str, most_keys: int, most_bytes: in
 
 
 class RunnerBackend:
-    """`now` tells seconds since the epoch, as whoever holds the line does."""
+    """`now` tells seconds since the epoch."""
 
     def __init__(self, bus: Bus, now: Callable[[], float], limits: Limits, runner_limits: RunnerLimits) -> None:
         self.bus = bus
         self.now = now
+        self.ahead = 0.0
+        """Seconds by which the clock of whoever holds the lines goes ahead of ours, as far as that was ever told."""
         self.limits = runner_limits
         self._json_keys = limits.json_keys
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -88,11 +96,12 @@ class RunnerBackend:
             raise
         return answer
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run what nobody waits for."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 class RunnerAnswer:
@@ -102,12 +111,17 @@ class RunnerAnswer:
         self._backend = backend
         self._model = model
         self._subject = runner_subject(model.account, model.runner_id)
+        self._clock = asyncio.get_running_loop().time
         self._id = secrets.token_hex(_ID_BYTES)
         self._streams = streams
-        self._until = backend.now() + backend.limits.lifetime_seconds
+        self._until = self._clock() + backend.limits.lifetime_seconds
         self._first = ModelResponse(self._id)
         self._is_live = False
         """Whether the runner may still be at work for it."""
+        self._watching: asyncio.Task[None] | None = None
+        self._asking: asyncio.Timeout | None = None
+        """In force while a frame is waited for."""
+        self._asked_at = 0.0
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._is_abandoned = False
@@ -118,6 +132,7 @@ class RunnerAnswer:
         """Raises RunnerError for an answer that is none."""
         start = ModelRequest(self._id, START, self._model.model_id, self._model.base_url, msgspec.Raw(body))
         self._is_live = True
+        self._watching = self._backend.start(self._watch())
         first = await self._ask(start)
         if first.error:
             raise RunnerError(first.error, first.status)
@@ -135,25 +150,66 @@ class RunnerAnswer:
     async def _ask(self, request: ModelRequest) -> ModelResponse:
         """One frame. Raises RunnerError when none came."""
         backend = self._backend
-        seconds = min(backend.limits.idle_seconds, self._until - backend.now())
-        if seconds <= 0:
-            raise RunnerError(_TIMEOUT)
-        payload = pack_request(request, backend.now() + seconds)
         try:
-            reply = await backend.bus.request(self._subject, payload, seconds + _GRACE_SECONDS)
-            frame = read_from_runner(reply, backend.limits)
+            async with asyncio.timeout(None) as self._asking:
+                frame = read_from_runner(await self._reply(request), backend.limits)
         except NoReply:
             raise RunnerError(_TIMEOUT) from None
+        except TimeoutError:  # `_watch` has ended it
+            raise RunnerError(_OFFLINE) from None
+        except NoResponder:
+            self._is_live = request.operation != START
+            raise RunnerError(_OFFLINE) from None
         except BusError as error:
             self._is_live = isinstance(error, BusUnavailable)
             raise RunnerError(_OFFLINE) from None
         except FrameError:
             raise RunnerError(PROXY_ERROR) from None
+        finally:
+            self._asking = None
         if not isinstance(frame, ModelResponse) or (frame.request_id != self._id and not frame.error):
             raise RunnerError(PROXY_ERROR)
         if frame.ends:
             self._is_live = False
         return frame
+
+    async def _reply(self, request: ModelRequest) -> bytes:
+        """What the bus brings. Raises BusError.
+
+        What was refused as too late, and is not, was judged by another clock; nothing was done, so it is asked again.
+        """
+        backend = self._backend
+        self._asked_at = self._clock()
+        until = min(self._asked_at + backend.limits.idle_seconds, self._until)
+        while (seconds := until - self._clock()) > 0:
+            payload = pack_request(request, backend.now() + backend.ahead + seconds)
+            reply = await backend.bus.request(self._subject, payload, seconds + _GRACE_SECONDS)
+            clock = clock_of_too_late(reply)
+            if clock is None:
+                return reply
+            backend.ahead = clock - backend.now()
+        raise NoReply("its time is over")
+
+    async def _watch(self) -> None:
+        """End the waiting for a frame that nobody works for any more."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            asking = self._asking
+            if asking is None or self._clock() - self._asked_at < _LOOK_SECONDS or await self._lives():
+                continue
+            if asking is self._asking:  # still
+                asking.reschedule(self._clock())
+
+    async def _lives(self) -> bool:
+        """False when whoever holds the runner's line knows nothing of the request, or nobody holds it."""
+        backend = self._backend
+        subject = runner_subject(self._model.account, self._model.runner_id, LINES)
+        try:
+            return bool(await backend.bus.request(subject, f"{LIVES} {self._id}".encode(), _LOOK_SECONDS))
+        except NoResponder:
+            return False
+        except BusError:
+            return True  # who knows; a bus that is away is told to whoever waits
 
     async def relay(self, sink: BodySink) -> str:
         """Each line, and an empty one behind each event. Returns why it was truncated, or an empty string."""
@@ -206,17 +262,26 @@ class RunnerAnswer:
 
     def close(self) -> None:
         """Cancel what has not ended."""
+        if self._watching is not None:
+            self._watching.cancel()
         if self._is_live:
             self._is_live = False
             self._backend.start(self._cancel())
 
     async def _cancel(self) -> None:
-        backend = self._backend
-        payload = pack_request(ModelRequest(self._id, CANCEL), backend.now() + backend.limits.idle_seconds)
-        try:
-            await backend.bus.publish(self._subject, payload)
-        except BusError:
-            return  # whoever holds the line frees the slot by itself
+        """Until somebody has acted upon it: a bus that is away would leave a slot taken."""
+        backend, unheard = self._backend, 0
+        until = self._clock() + 2 * backend.limits.idle_seconds  # by then whoever holds the line has freed the slot
+        while self._clock() < until and unheard < _MOST_UNHEARD:
+            payload = pack_request(ModelRequest(self._id, CANCEL), backend.now() + backend.limits.idle_seconds)
+            try:
+                await backend.bus.request(self._subject, payload, _CANCEL_SECONDS)
+                return
+            except NoResponder:
+                unheard += 1
+            except BusError:
+                unheard = 0
+            await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def _is_line(data: str) -> bool:

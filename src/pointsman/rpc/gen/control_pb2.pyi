@@ -43,7 +43,7 @@ class Route(_message.Message):
     kind: _builtins.str
     """direct, chain or alias; runner or model: a registered model, whose alias is its name."""
     provider_name: _builtins.str
-    """Of a model beside a runner: runner:NAME."""
+    """Of a model beside a runner runner:NAME, of one with an address of its own direct:ALIAS."""
     model: _builtins.str
     timeout_secs: _builtins.int
     """0 means the default, 60 s; of a runner's model, what is fixed for all of them."""
