@@ -106,10 +106,9 @@ class SqlBudgetLedger:
 
         values: Values = {"account": hold.account, **statements.values_of([_values_of(each) for each in hard])}
         for _ in range(_TRIES):
-            if turn.keys not in self._full:
-                if await self._add(values, len(hard), give_up):
-                    self._note("")
-                    return hold
+            if turn.keys not in self._full and await self._add(values, len(hard), give_up):
+                self._note("")
+                return hold
             refusal = await self._looked(values, hard, turn)
             if refusal is not None:
                 if len(self._full) < MOST_UNWRITTEN:
