@@ -70,6 +70,14 @@ def test_an_hour_in_whose_middle_the_clock_jumps_is_shorter() -> None:
     assert (again.name, again.end - again.since) == ("2026-04-05T01+10:30", 1800)
 
 
+def test_an_hour_that_the_clock_leaves_after_a_minute_ends_there() -> None:
+    zone = ZoneInfo("America/St_Johns")  # 00:01 -02:30 became 23:01 -03:30
+    first = window_at(BudgetWindow.HOUR, zone, _epoch("America/St_Johns", "2010-11-07T00:00:30"))
+    assert (first.name, first.end - first.since) == ("2010-11-07T00-02:30", 60)
+    again = window_at(BudgetWindow.HOUR, zone, first.end)
+    assert (again.name, again.since, again.end - again.since) == ("2010-11-06T23-03:30", first.end, 59 * 60)
+
+
 def test_the_total_has_no_name_and_no_end() -> None:
     assert window_at(BudgetWindow.TOTAL, zone_named("UTC"), 5.0) == TOTAL
     assert (TOTAL.name, TOTAL.end) == ("", math.inf)
