@@ -15,7 +15,7 @@ from pointsman.gateway.actor import acting_as
 from pointsman.gateway.audit_layer import AuditLayer
 from pointsman.gateway.audited_writes import AUDITED
 from pointsman.store.interface import Reader, Store, Writer
-from tests.conformance.records import ACCOUNT, direct_model, key, provider, route, runner, token
+from tests.conformance.records import ACCOUNT, budget, direct_model, key, provider, route, runner, token
 from tests.support.databases import Database
 
 
@@ -39,6 +39,30 @@ def methods(protocol: type) -> set[str]:
 @pytest.mark.guarantee("W1")
 def test_every_method_that_changes_a_record_is_audited() -> None:
     assert methods(Writer) - methods(Reader) - {"append_audit"} == set(AUDITED)
+
+
+EVERY_WRITE = [
+    ("account.create", "other", "other"),
+    ("provider.create", "openai-1", ACCOUNT),
+    ("provider.update", "openai-1", ACCOUNT),
+    ("route.create", "inference.local", ACCOUNT),
+    ("route.update", "inference.local", ACCOUNT),
+    ("route.delete", "inference.local", ACCOUNT),
+    ("provider.delete", "openai-1", ACCOUNT),
+    ("sandbox_token.create", "box", ACCOUNT),
+    ("sandbox_token.revoke", "box", ACCOUNT),
+    ("key.create", "laptop", ACCOUNT),
+    ("key.revoke", "laptop", ACCOUNT),
+    ("runner.create", "laptop", ACCOUNT),
+    ("runner.rotate", "laptop", ACCOUNT),
+    ("runner.delete", "laptop", ACCOUNT),
+    ("ai_model.create", "far", ACCOUNT),
+    ("ai_model.update", "far", ACCOUNT),
+    ("ai_model.delete", "far", ACCOUNT),
+    ("budget.create", "team-month", ACCOUNT),
+    ("budget.update", "team-month", ACCOUNT),
+    ("budget.delete", "team-month", ACCOUNT),
+]
 
 
 @pytest.mark.guarantee("W1")
@@ -72,33 +96,22 @@ async def test_every_audited_write_leaves_an_entry(sqlite: Database) -> None:
         await do("insert_ai_model", direct_model())
         await do("replace_ai_model", replace(direct_model(), model_identifier="bigger"))
         await do("delete_ai_model", ACCOUNT, direct_model().id)
+        await do("insert_budget", budget())
+        await do("replace_budget", replace(budget(), amount=6, is_hard=not budget().is_hard))
+        await do("delete_budget", ACCOUNT, budget().name)
         found = await entries(store)
     assert done == set(AUDITED)
-    assert [brief(entry) for entry in found] == [
-        ("account.create", "other", "other"),
-        ("provider.create", "openai-1", ACCOUNT),
-        ("provider.update", "openai-1", ACCOUNT),
-        ("route.create", "inference.local", ACCOUNT),
-        ("route.update", "inference.local", ACCOUNT),
-        ("route.delete", "inference.local", ACCOUNT),
-        ("provider.delete", "openai-1", ACCOUNT),
-        ("sandbox_token.create", "box", ACCOUNT),
-        ("sandbox_token.revoke", "box", ACCOUNT),
-        ("key.create", "laptop", ACCOUNT),
-        ("key.revoke", "laptop", ACCOUNT),
-        ("runner.create", "laptop", ACCOUNT),
-        ("runner.rotate", "laptop", ACCOUNT),
-        ("runner.delete", "laptop", ACCOUNT),
-        ("ai_model.create", "far", ACCOUNT),
-        ("ai_model.update", "far", ACCOUNT),
-        ("ai_model.delete", "far", ACCOUNT),
-    ]
+    assert [brief(entry) for entry in found] == EVERY_WRITE
     assert {(entry.at, entry.actor) for entry in found} == {(12.5, "gateway")}
     told = {brief(entry)[0]: (entry.before, entry.after) for entry in found}
     assert told["route.update"] == ('{"model":"gpt-x","version":1}', '{"model":"gpt-y","version":2}')
     assert told["key.revoke"] == ('{"revoked_at":null}', '{"revoked_at":9.0}')
     assert told["runner.rotate"] == ('{"token":"set"}', '{"token":"changed"}')
     assert told["ai_model.update"] == ('{"model_identifier":"big"}', '{"model_identifier":"bigger"}')
+    assert told["budget.update"] == (
+        '{"amount":4611686018427387904,"is_hard":false}',
+        '{"amount":6,"is_hard":true}',
+    )
     assert told["route.delete"][1] == ""
     assert json.loads(told["provider.update"][1])["credentials"]["OPENAI_API_KEY"] == "removed"
 

@@ -123,11 +123,13 @@ class Gateway:
         token: TokenOrigin,
     ) -> None:
         from pointsman.rpc.gen.audit_pb2_grpc import AuditStub
+        from pointsman.rpc.gen.budgets_pb2_grpc import BudgetsStub
         from pointsman.rpc.gen.control_pb2_grpc import ControlStub
         from pointsman.rpc.gen.openshell_pb2_grpc import OpenShellStub
 
         self.audit = AuditStub(channel)
         self.control = ControlStub(channel)
+        self.budgets = BudgetsStub(channel)
         self.openshell = OpenShellStub(channel)
         self._address = address
         self._metadata = metadata

@@ -6,6 +6,7 @@ import click
 
 from pointsman.cli.account import account
 from pointsman.cli.audit import audit
+from pointsman.cli.budget import budget
 from pointsman.cli.commands import Commands
 from pointsman.cli.doctor import doctor
 from pointsman.cli.explain import explain
@@ -54,6 +55,7 @@ cli.add_command(gateway)
 cli.add_command(sandbox)
 cli.add_command(account)
 cli.add_command(audit)
+cli.add_command(budget)
 cli.add_command(inference)
 cli.add_command(key)
 cli.add_command(provider)

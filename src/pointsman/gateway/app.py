@@ -26,6 +26,7 @@ from pointsman.gateway.audit import Audit
 from pointsman.gateway.audit_head_file import AuditHeadFile
 from pointsman.gateway.audit_layer import AuditLayer
 from pointsman.gateway.auth import Authenticator
+from pointsman.gateway.budgets import Budgets
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.data_composition import data_side
@@ -84,6 +85,7 @@ def make_control_plane(
         ai_models=AiModels(store, clock, _record_id, say, runners, endpoints),
         accounts=Accounts(store, clock),
         audit=Audit(store),
+        budgets=Budgets(store, clock, _record_id, say),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
         explain=Explain(store, clock, runners),
         authenticator=Authenticator(store, admin_token, clock),
@@ -130,6 +132,7 @@ async def run_gateway(loaded: Loaded) -> int:
         data = data_side(lambda: configuration.settings, store, control.healthy, log, hub, control.runners)
         side = await stack.enter_async_context(data)
         control.explain.look_at(side.listener)
+        control.budgets.count_by(side.budgets)
         if sockets.data is not None:
             await side.listener.serve(sockets.data, ssl_context(settings.tls))
             listening["data"] = bound_address(sockets.data)

@@ -86,5 +86,8 @@ AUDITED: Mapping[str, AuditedWrite] = {
     "insert_ai_model": _creates("ai_model"),
     "replace_ai_model": _replaces("ai_model", "id"),
     "delete_ai_model": _deletes("ai_model"),
+    "insert_budget": _creates("budget"),
+    "replace_budget": _replaces("budget"),
+    "delete_budget": _deletes("budget"),
 }
 """By the method's name. A method that answers False has changed nothing, and is not told of."""

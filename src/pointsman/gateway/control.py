@@ -10,6 +10,7 @@ from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.ai_models import AiModels
 from pointsman.gateway.audit import Audit
 from pointsman.gateway.auth import Authenticator
+from pointsman.gateway.budgets import Budgets
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.explain import Explain
 from pointsman.gateway.keys import Keys
@@ -48,6 +49,7 @@ class ControlPlane:
     ai_models: AiModels
     accounts: Accounts
     audit: Audit
+    budgets: Budgets
     bundles: Bundles
     explain: Explain
     authenticator: Authenticator

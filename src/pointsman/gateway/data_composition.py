@@ -14,6 +14,8 @@ from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.reach import DirectReach
 from pointsman.data_plane import local_engines
 from pointsman.events.operation_log import OperationLog
+from pointsman.gateway.budget_stages import BudgetStages, teller
+from pointsman.gateway.budgets_in_force import BudgetsInForce, following_budgets
 from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
@@ -28,6 +30,7 @@ from pointsman.proxy.background import running
 from pointsman.proxy.model_reception import Models
 from pointsman.proxy.stages import Stages
 from pointsman.routing.hops import mark_of
+from pointsman.store.budget_ledger import SqlBudgetLedger
 from pointsman.store.interface import Store
 from pointsman.store.quota_ledger import SqlQuotaLedger
 from pointsman.store.quota_postgresql import open_postgresql_ledger
@@ -46,6 +49,7 @@ class DataSide:
     """What the control listener shows of it."""
     refresh: Callable[[], Awaitable[None]]
     """Take over changed records at once, not at the next look. Raises ControlError."""
+    budgets: SqlBudgetLedger
 
 
 @contextlib.asynccontextmanager
@@ -87,13 +91,26 @@ async def data_side(
         watched = stack.enter_context(
             watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
-        stages = Stages(usage_record=usage.record)
+        budgets, stage = await _budgets(store, ledger, stack, log.say)
+        stages = Stages(budget_reserve=stage.reserve, budget_settle=stage.settle, usage_record=usage.record)
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
         reach = DirectReach(settings.direct_allowed_cidrs)
         served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
-        yield DataSide(listener, watched, routes.refresh)
+        yield DataSide(listener, watched, routes.refresh, budgets)
+
+
+async def _budgets(
+    store: Store, quotas: SqlQuotaLedger, stack: contextlib.AsyncExitStack, say: Callable[[str], None]
+) -> tuple[SqlBudgetLedger, BudgetStages]:
+    """Counted where quotas are. Raises ControlError."""
+    budgets = BudgetsInForce(store)
+    await stack.enter_async_context(following_budgets(budgets))
+    ledger = SqlBudgetLedger(quotas.database, say, teller(budgets.with_id, say))
+    stack.push_async_callback(ledger.close)
+    await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))
+    return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time)
 
 
 def _asks_for_keys(settings: Settings) -> bool:
