@@ -124,9 +124,11 @@ class Gateway:
     ) -> None:
         from pointsman.rpc.gen.control_pb2_grpc import ControlStub
         from pointsman.rpc.gen.openshell_pb2_grpc import OpenShellStub
+        from pointsman.rpc.gen.policies_pb2_grpc import PoliciesStub
 
         self.control = ControlStub(channel)
         self.openshell = OpenShellStub(channel)
+        self.policies = PoliciesStub(channel)
         self._address = address
         self._metadata = metadata
         self._token = token

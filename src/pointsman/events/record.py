@@ -68,6 +68,9 @@ class OperationEnds(Protocol):
     def cancelled(self, reason: str) -> None:
         """The client went away, or had to go."""
 
+    def policy_hit(self, hit: PolicyHit, version: int, *, is_enforced: bool) -> None:
+        """A rule has matched."""
+
 
 class StageNotes:
     """What a gateway's stages note of one request. Not a dataclass: on the hot path."""
@@ -254,6 +257,8 @@ REASONS = {
     "no_such_model": "`model` names no route of the caller's",
     "invalid_key": "no key of the data listener's, or none that is valid",
     "model_not_authorized": "the key or sandbox token may not use the route that `model` names",
+    "policy_blocked": "a rule of the account's policy refuses the request",
+    "policy_unsearchable": "a policy applies, and the body is too large to be searched, or names something twice",
     "loop_detected": "the request has been through this gateway before",
     "malformed_request": "broken HTTP, or a body that is not what it claims to be",
     "request_timeout": "the client stopped sending in the middle of a request or a CONNECT",

@@ -33,6 +33,7 @@ from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.keys import Keys
 from pointsman.gateway.listeners import bind_sockets, ssl_context
 from pointsman.gateway.live_configuration import LiveConfiguration
+from pointsman.gateway.policies import Policies
 from pointsman.gateway.probe import Prober
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
@@ -80,6 +81,7 @@ def make_control_plane(
         runners=runners,
         ai_models=AiModels(store, clock, _record_id, say, runners, endpoints),
         accounts=Accounts(store, clock),
+        policies=Policies(store, clock, say),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
         explain=Explain(store, clock, runners),
         authenticator=Authenticator(store, admin_token, clock),

@@ -12,6 +12,7 @@ from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.explain import Explain
 from pointsman.gateway.keys import Keys
+from pointsman.gateway.policies import Policies
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.runners import Runners
@@ -46,6 +47,7 @@ class ControlPlane:
     runners: Runners
     ai_models: AiModels
     accounts: Accounts
+    policies: Policies
     bundles: Bundles
     explain: Explain
     authenticator: Authenticator

@@ -19,6 +19,8 @@ from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.provider_health import targets_of_records
+from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
+from pointsman.gateway.request_policy import following as following_policies
 from pointsman.gateway.runner_hub import RunnerHub
 from pointsman.gateway.runners import Runners
 from pointsman.gateway.stats import rows_of_records
@@ -87,13 +89,20 @@ async def data_side(
         watched = stack.enter_context(
             watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
-        stages = Stages(usage_record=usage.record)
+        policies = PoliciesInForce(store)
+        await stack.enter_async_context(following_policies(policies))
+        stages = Stages(request_policy=RequestPolicy(policies), usage_record=usage.record)
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
         reach = DirectReach(settings.direct_allowed_cidrs)
         served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
-        yield DataSide(listener, watched, routes.refresh)
+
+        async def refresh() -> None:
+            await routes.refresh()
+            await policies.refresh()
+
+        yield DataSide(listener, watched, refresh)
 
 
 def _asks_for_keys(settings: Settings) -> bool:

@@ -18,6 +18,7 @@ from pointsman.gateway.rest.boundary import Boundary
 from pointsman.gateway.rest.document import document
 from pointsman.gateway.rest.endpoints import BASE
 from pointsman.gateway.rest.explained import ExplainEndpoint, ExplainRoute
+from pointsman.gateway.rest.policies import add_policies
 from pointsman.gateway.rest.refusals import NoSuchMethod, NoSuchPath, error_response
 from pointsman.gateway.rest.runners import add_runners
 from pointsman.gateway.rest.strict_request import BodyLimits
@@ -82,6 +83,7 @@ def _add_operations(api: FastAPI, control: ControlPlane, gateway: endpoints.Gate
     _add_accounts(api, endpoints.AccountEndpoints(control))
     add_runners(api, control)
     add_ai_models(api, control)
+    add_policies(api, control)
     explaining = ExplainEndpoint(control).explain
     _add(api, "POST", f"{BASE}/explain", explaining, operation_id="explain", route_class_override=ExplainRoute)
 
