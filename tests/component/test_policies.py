@@ -100,14 +100,14 @@ def test_policies_over_http(api: RunningApi) -> None:
     assert (made.status, made.headers["location"]) == (201, "/api/v1/policies/1")
     assert (made.json["state"], made.json["rules"][0]["denied_tools"]) == ("dry_run", ["bash"])
     assert api.ask("GET", made.headers["location"]).json == made.json
-    assert api.post("/policies/1/enforce", None).json["state"] == "enforced"
+    assert api.patch("/policies/1", {"state": "enforced"}).json["state"] == "enforced"
     api.post("/policies", {"rules": []})
     assert [(each["version"], each["state"]) for each in api.get("/policies").json["policies"]] == [
         (2, "dry_run"), (1, "enforced"),
     ]  # fmt: skip
-    api.post("/policies/2/enforce", None)
-    assert api.post("/policies/rollback", None).json["version"] == 1
-    assert api.post("/policies/1/dry-run", None).json["state"] == "dry_run"
+    api.patch("/policies/2", {"state": "enforced"})
+    assert api.post("/policies/rollback", {}).json["version"] == 1
+    assert api.patch("/policies/1", {"state": "dry_run"}).json["state"] == "dry_run"
     assert api.get("/policies/9").status == 404
     assert api.get("/policies/x").status == 400
     refused = api.post("/policies", {"rules": [{"id": "a", "effect": "block", "pattern": "("}]})

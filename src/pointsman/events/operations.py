@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from pointsman.core.attempts import Plan, Skipped
-from pointsman.core.policy import PolicyHit
+from pointsman.core.policy import Effect, PolicyHit
 from pointsman.events.printable import printable
 from pointsman.events.record import UsageSource
 from pointsman.wire.usage import TokenUsage
@@ -206,10 +206,11 @@ def _ended(happening: Happening) -> str:
     return f'"attempts":{happening.attempts},"latency_ms":{round(happening.seconds * 1000)},{_started(happening)}'
 
 
+_NO_HIT = PolicyHit("", Effect.FLAG, "")
+
+
 def _policy_hit(happening: Happening) -> str:
-    hit = happening.hit
-    if hit is None:
-        return ""
+    hit = happening.hit or _NO_HIT
     return (
         f'"rule":{_text(hit.rule)},"effect":{_text(hit.would)},"place":{msgspec.json.encode(hit.place).decode()},'
         f'"version":{happening.attempts},"enforced":{"true" if happening.fallback else "false"},{_started(happening)}'

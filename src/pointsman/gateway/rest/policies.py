@@ -82,6 +82,24 @@ class NewPolicy(BaseModel):
     rules: list[PolicyRule] = Field(max_length=policy_rules.MOST_RULES)
 
 
+class PolicyChange(BaseModel):
+    """What a version is to be."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    state: Literal["enforced", "dry_run"]
+
+
+class PolicyRollback(BaseModel):
+    """Back to which version."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    version: Annotated[int, Field(ge=1, le=_MOST_VERSION)] | None = Field(
+        default=None, description="One that was enforced; left out: the one before."
+    )
+
+
 class PolicySummary(BaseModel):
     """A version without its rules."""
 
@@ -145,17 +163,15 @@ class PolicyEndpoints:
         """One version."""
         return PolicyAnswer.of(await self._policies.get(account, version))
 
-    async def enforce(self, account: AccountName, version: Version) -> PolicyAnswer:
-        """Let a version take effect, in place of the one before."""
-        return PolicyAnswer.of(await self._policies.enforce(account, version))
-
-    async def dry_run(self, account: AccountName, version: Version) -> PolicyAnswer:
-        """Let a version take no effect, and only tell what it would do."""
+    async def update(self, account: AccountName, version: Version, body: PolicyChange) -> PolicyAnswer:
+        """Enforce a version, or let it only tell what it would do; in place of the one that is so now."""
+        if body.state == "enforced":
+            return PolicyAnswer.of(await self._policies.enforce(account, version))
         return PolicyAnswer.of(await self._policies.dry_run(account, version))
 
-    async def rollback(self, account: AccountName) -> PolicyAnswer:
+    async def rollback(self, account: AccountName, body: PolicyRollback) -> PolicyAnswer:
         """Enforce what was enforced before."""
-        return PolicyAnswer.of(await self._policies.rollback(account))
+        return PolicyAnswer.of(await self._policies.rollback(account, body.version or 0))
 
 
 def add_policies(api: FastAPI, control: ControlPlane) -> None:
@@ -165,10 +181,9 @@ def add_policies(api: FastAPI, control: ControlPlane) -> None:
     for method, path, endpoint, name, options in (
         ("POST", many, policies.set, "set_policy", {"status_code": 201}),
         ("GET", many, policies.list, "list_policies", {}),
-        ("POST", f"{many}/rollback", policies.rollback, "roll_back_policy", {}),
         ("GET", one, policies.get, "get_policy", {}),
-        ("POST", f"{one}/enforce", policies.enforce, "enforce_policy", {}),
-        ("POST", f"{one}/dry-run", policies.dry_run, "dry_run_policy", {}),
+        ("PATCH", one, policies.update, "update_policy", {}),
+        ("POST", f"{many}/rollback", policies.rollback, "roll_back_policy", {}),
     ):
         given: dict[str, Any] = {"operation_id": name, **options}
         api.router.add_api_route(path, endpoint, methods=[method], **given)
