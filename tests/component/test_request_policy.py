@@ -47,10 +47,12 @@ class PolicedDoor:
         self.store = await open_store(settings)
         self.policies = Policies(self.store, lambda: 1.0, self.lines.append)
         self.in_force = PoliciesInForce(self.store)
-        self.door.stages = Stages(request_policy=RequestPolicy(self.in_force))
+        self.stage = RequestPolicy(self.in_force)
+        self.door.stages = Stages(request_policy=self.stage)
         await self.door._open()
 
     def close(self) -> None:
+        self.stage.close()
         self.door.call(self.store.close())
         self.door.__exit__(None, None, None)
 

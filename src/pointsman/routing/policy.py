@@ -192,8 +192,11 @@ class _Hits:
         self.all: list[PolicyHit] = []
         self.blocked_by = ""
 
+    def has_room_for(self, rule: Rule) -> bool:
+        return len(self.all) < MOST_HITS or rule.id not in self._seen
+
     def add(self, rule: Rule, place: str) -> None:
-        if (rule.id, place) in self._places or (rule.id in self._seen and len(self.all) >= MOST_HITS):
+        if (rule.id, place) in self._places or not self.has_room_for(rule):
             return
         self._seen.add(rule.id)
         self._places.add((rule.id, place))
@@ -302,10 +305,13 @@ def _search(compiled: CompiledPolicy, found: Set[int], document: Document, body:
     def note(number: int, text: Text, find: Callable[[], list[Span]]) -> None:
         rule = compiled.by_number[number]
         if rule.effect is not Effect.REDACT:
-            hits.add(rule, pointer(text.place))
+            if hits.has_room_for(rule):
+                hits.add(rule, pointer(text.place))
         elif not text.is_fixed:
-            hits.add(rule, pointer(text.place))
-            cuts.setdefault(text.number, []).extend(find())
+            if hits.has_room_for(rule):
+                hits.add(rule, pointer(text.place))
+            if not (places.are_all_told and text.number in cuts):
+                cuts.setdefault(text.number, []).extend(find())
 
     for text in texts:
         for number in places.found_in(text, found):

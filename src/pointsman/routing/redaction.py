@@ -29,6 +29,11 @@ class Places:
         self._patterns = patterns
         self._left = MOST_SPANS
 
+    @property
+    def are_all_told(self) -> bool:
+        """Whether each text is replaced as a whole from now on."""
+        return self._left < 0
+
     def found_in(self, text: Text, wanted: Set[int]) -> Set[int]:
         """Which of some patterns are found in a text, in any of its forms."""
         encoded = utf8(text.value)

@@ -133,10 +133,19 @@ def encoded_spans(encoded: bytes, spans: Iterable[Span]) -> list[Span]:
 
 def unescaped(text: bytes) -> bytes:
     """A text with all of JSON's escapes in it undone, wherever they stand."""
-    return _ESCAPE.sub(_undo, text) if b"\\" in text else text
+    if b"\\" not in text:
+        return text
+    text = text.replace(b"\\\\", _BACKSLASH)
+    for escape, said in _FREQUENT:
+        text = text.replace(escape, said)
+    if b"\\" in text:
+        text = _ESCAPE.sub(_undo, text)
+    return text.replace(_BACKSLASH, b"\\")
 
 
-_SHORT = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
+_FREQUENT = ((b"\\n", b"\n"), (b'\\"', b'"'), (b"\\t", b"\t"))
+"""Undone at once: the others take a third of a microsecond each."""
+_SHORT = {b"r": b"\r", b"b": b"\b", b"f": b"\f"}
 
 
 def _undo(match: re.Match[bytes]) -> bytes:
