@@ -16,26 +16,29 @@ from pointsman.routing.policy import PASSED, CompiledPolicy, compile_patterns, c
 _CHAT = "openai_chat_completions"
 
 
-class _Words:
+class Words:
+    """Text that is the same each time."""
+
     def __init__(self) -> None:
         self.luck = random.Random(1)  # the same text each time
         letters = "abcdefghijklmnopqrstuvwxyz"
         self.all = ["".join(self.luck.choices(letters, k=self.luck.randint(3, 9))) for _ in range(5000)]
 
     def text(self, characters: int) -> str:
+        """So many characters, or a few more."""
         made = ""
         while len(made) < characters:
             made += self.luck.choice(self.all) + " "
         return made
 
 
-def small_body(words: _Words) -> bytes:
+def small_body(words: Words) -> bytes:
     """A question."""
     messages = [{"role": "system", "content": "You help."}, {"role": "user", "content": words.text(300)}]
     return json.dumps({"model": "fast", "messages": messages, "max_tokens": 100}, separators=(",", ":")).encode()
 
 
-def large_body(words: _Words, size: int = 200 * 1024) -> bytes:
+def large_body(words: Words, size: int = 200 * 1024) -> bytes:
     """An agent's conversation."""
     schema = {f"p{number}": {"type": "string", "description": words.text(60)} for number in range(8)}
     tools = [
@@ -51,7 +54,7 @@ def large_body(words: _Words, size: int = 200 * 1024) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def policy_of(words: _Words, patterns: int) -> CompiledPolicy:
+def policy_of(words: Words, patterns: int) -> CompiledPolicy:
     """Rules of tools, fields and tokens, and so many of patterns."""
     rules = [
         Rule("tools", Side.REQUEST, Effect.BLOCK, denied_tools=("shell*", "bash")),
@@ -80,7 +83,7 @@ def least_seconds(work: Callable[[], object], times: int) -> float:
 
 def main() -> None:
     """Print a table."""
-    words = _Words()
+    words = Words()
     small, large = small_body(words), large_body(words)
     print("patterns  small  large (µs)")
     for patterns in (0, 1, 10, 100, 1000):

@@ -80,6 +80,7 @@ def canned(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "model": "canned"}
 
 
+@pytest.mark.guarantee("P1")
 @pytest.mark.parametrize("path", [CHAT, b"/v1/completions", b"/v1/responses", MESSAGES])
 def test_a_blocked_request_is_refused_in_the_words_of_its_dialect(
     policed: PolicedDoor, upstream: Upstream, path: bytes
@@ -97,6 +98,7 @@ def test_a_blocked_request_is_refused_in_the_words_of_its_dialect(
     assert upstream.saw_nothing()
 
 
+@pytest.mark.guarantee("P4")
 def test_a_dry_run_lets_everything_pass_and_says_what_it_would_do(policed: PolicedDoor) -> None:
     policed.set(rule("no-word", pattern="secret"), rule("seen", Effect.FLAG, pattern="word"), is_enforced=False)
     answer = policed.ask(canned(SECRET))
@@ -110,6 +112,7 @@ def test_a_dry_run_lets_everything_pass_and_says_what_it_would_do(policed: Polic
     assert policed.ask(canned({"messages": []})).value(b"x-pointsman-policy") == b"dry-run=1"
 
 
+@pytest.mark.guarantee("P4")
 def test_a_new_version_runs_dry_beside_the_enforced_one(policed: PolicedDoor) -> None:
     policed.set(rule("old", pattern="nothing like it"))
     policed.set(rule("new", pattern="secret"), is_enforced=False)
@@ -119,6 +122,7 @@ def test_a_new_version_runs_dry_beside_the_enforced_one(policed: PolicedDoor) ->
     assert said == [b"enforced=1", b"dry-run=2; would-block=new"]
 
 
+@pytest.mark.guarantee("P3")
 def test_what_is_redacted_goes_upstream_without_it_and_all_else_as_it_was(
     policed: PolicedDoor, upstream: Upstream
 ) -> None:
@@ -135,6 +139,7 @@ def test_what_is_redacted_goes_upstream_without_it_and_all_else_as_it_was(
     assert answer.value(b"x-pointsman-policy") == b"enforced=1; redacted"
 
 
+@pytest.mark.guarantee("P4")
 def test_a_route_that_no_rule_is_about_is_not_touched(policed: PolicedDoor) -> None:
     policed.set(rule("no-word", pattern="secret", scope=RuleScope(routes=("fast",))))
     answer = policed.ask(b'{"model":"canned","a":1,"a":2,"messages":[{"content":"secret"}]}')
@@ -142,6 +147,7 @@ def test_a_route_that_no_rule_is_about_is_not_touched(policed: PolicedDoor) -> N
     assert answer.value(b"x-pointsman-policy") is None
 
 
+@pytest.mark.guarantee("P2")
 def test_what_cannot_be_searched_is_refused_with_the_reason(policed: PolicedDoor, upstream: Upstream) -> None:
     policed.set(rule("no-word", pattern="secret"))
     answer = policed.ask(b'{"model":"fast","messages":[],"messages":[{"content":"secret"}]}')

@@ -32,7 +32,7 @@ from pointsman.store.interface import Store
 _LOOK_SECONDS = 0.25
 """Between two looks at the generation, as for routes."""
 _LARGE_BODY = 32 * 1024
-"""Larger ones are searched in a thread: 200 KiB take 2 ms, and many times that where patterns are hard for the engine."""
+"""Larger ones are searched in a thread: 200 KiB take 2 ms, and many times that with hard patterns."""
 _THREADS = 2
 _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""

@@ -135,6 +135,7 @@ BODY = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.guarantee("P2")
 @given(BODY, st.randoms(use_true_random=False))
 def test_no_spelling_of_a_body_makes_a_difference(body: dict[str, Any], luck: random.Random) -> None:
     spelling = written(body, luck).encode()
@@ -153,6 +154,7 @@ def test_a_body_is_refused_exactly_when_a_text_of_it_matches(body: dict[str, Any
     assert bool(decide(body, SECRET).blocked_by) == any(map(_holds, texts))
 
 
+@pytest.mark.guarantee("P3")
 @given(BODY, st.randoms(use_true_random=False))
 def test_redaction_leaves_valid_json_without_a_match_and_all_else_as_it_was(
     body: dict[str, Any], luck: random.Random

@@ -87,6 +87,7 @@ def test_the_flat_text_says_what_every_string_says_on_lines_of_its_own(value: ob
         assert b"\n" + string.encode() + b"\n" in flat
 
 
+@pytest.mark.guarantee("P3")
 @given(TEXT, st.data(), st.randoms(use_true_random=False))
 def test_parts_of_a_string_are_replaced_in_any_spelling(text: str, data: st.DataObject, luck: random.Random) -> None:
     encoded, decoded = spelled(text, luck).encode(), text.encode()
