@@ -3,7 +3,8 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 FUZZ_SECONDS ?= 60
-TEST_PROCESSES ?= 2
+# More than cores: half of the time of tests is waiting.
+TEST_PROCESSES ?= 3
 
 .PHONY: default setup demo check test acceptance-agents acceptance-runner bench bench-chains bench-runners quota-exactness chain-soak bench-gateway gateway-faults runner-faults rotation soak fuzz corpus docs proto fix lock clean help
 

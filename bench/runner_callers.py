@@ -112,7 +112,9 @@ async def _answer(port: int, model: str, nonce: str, *, streams: bool, events: i
 class Callers:
     """Two that stream and one that does not, for each pair of a model and a data listener."""
 
-    def __init__(self) -> None:
+    def __init__(self, events: int) -> None:
+        """`events`: of a stream; what does not stream takes as long."""
+        self._events = events
         self.calls: list[Call] = []
         self.doors: list[tuple[str, list[int]]] = []
         """Models, and the ports of the data listeners that serve them."""
@@ -138,7 +140,9 @@ class Callers:
             self._under_way += 1
             self._idle.clear()
             try:
-                call = await ask(ports[number % len(ports)], model, self.nonce(model), streams=streams)
+                call = await ask(
+                    ports[number % len(ports)], model, self.nonce(model), streams=streams, events=self._events
+                )
             finally:
                 self._under_way -= 1
                 if not self._under_way:

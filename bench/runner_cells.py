@@ -14,7 +14,7 @@ SHORT = 10.0
 """Seconds in which whatever is lost at once must have been told, on a busy machine."""
 _WITHOUT_BUS = (OFFLINE, CUT_OFFLINE, BUSY)
 """The last for the second until what was cut is cancelled."""
-_SWEPT_SECONDS = 90.0 + 15.0
+_SWEPT_SECONDS = 15.0 + 15.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ class RunnerWorld:
         *,
         data: int = 2,
         runners: int = 2,
+        events: int = 20,
         server: PostgresServer | None = None,
         clock: Path | None = None,
         environ: Mapping[str, str] | None = None,
@@ -108,7 +109,7 @@ class RunnerWorld:
         for each in self.gateways:
             stack.callback(each.close)
         self.api.start()
-        self.callers = Callers()
+        self.callers = Callers(events)
         self.machines: list[Machine] = []
         """Those that callers ask all the time, and guests of a cell."""
         self.models = [f"m{number}" for number in range(runners)]

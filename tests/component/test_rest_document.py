@@ -140,6 +140,8 @@ RIGHT: dict[str, Any] = {
     "register_ai_model": {"name": "M", "model_identifier": "m", "api_endpoint": "http://localhost:1/v1"},
     "create_ai_model": {"name": "F", "model_identifier": "f", "api_endpoint": "https://93.184.215.14/v1"},
     "replace_ai_model": {"name": "N", "model_identifier": "n", "api_endpoint": "http://localhost:2/v1"},
+    "create_budget": {"name": "all", "scope": "account", "unit": "money", "amount": "0.5", "window": "month"},
+    "update_budget": {"amount": "50", "soft": True},
     "set_policy": {"rules": [{"id": "no-shell", "effect": "block", "denied_tools": ["shell*"]}]},
     "update_policy": {"state": "enforced"},
     "roll_back_policy": {"version": 1},
@@ -149,7 +151,8 @@ RIGHT: dict[str, Any] = {
 
 def test_right_requests_get_what_the_document_promises(api: RunningApi, document: dict[str, Any]) -> None:
     checker, found = Checker(api, document), {}
-    names = {"provider": "mocked", "route": "inference.local", "token": "box", "key": "laptop", "policy": "1"}
+    names = {"provider": "mocked", "route": "inference.local", "token": "box", "key": "laptop"}
+    names |= {"budget": "all", "policy": "1"}
     runner = api.post("/runners/register", {"name": "named"}).json["id"]
     model = api.post(f"/runners/{runner}/models", {**RIGHT["register_ai_model"], "name": "named"}).json["id"]
     names |= {"runner": runner, "rotate_runner_token": runner, "register_ai_model": runner, "model": model}

@@ -270,7 +270,7 @@ def test_other_dialects_are_refused_and_reach_no_runner(path: str) -> None:
 @pytest.mark.guarantee("S6")
 def test_a_slot_that_a_dead_process_held_is_freed() -> None:
     async def work() -> None:
-        async with bench(SHORT) as made, made.runner() as runner:
+        async with bench(replace(SHORT, unasked_seconds=0.5)) as made, made.runner() as runner:
             await _start_and_die(made, runner)
             await until(lambda: made.active == 0)
             assert (await runner.receive())["operation"] == "cancel"

@@ -1,17 +1,24 @@
 """A runner's line and the data listener as separate processes would have them: with a NATS server in between."""
 
 import asyncio
+import contextlib
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from pointsman.bus.memory import MemoryBus
 from pointsman.bus.nats import open_nats_bus
+from pointsman.bus.subjects import runner_subject
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
 from pointsman.core.secret import Secret
+from pointsman.wire.runner_envelope import pack_request
+from pointsman.wire.runner_frames import START, ModelRequest
 from tests.component.test_runner_exchanges import run
 from tests.support.nats_server import nats_server
-from tests.support.runner_bench import ACCOUNT, RUNNER, bench, told, until
+from tests.support.runner_bench import ACCOUNT, MODEL, RUNNER, bench, told, until
 
 SHORT = replace(DEFAULT_RUNNER_LIMITS, idle_seconds=0.4)
 
@@ -94,6 +101,7 @@ def test_a_slot_is_free_at_once_when_a_broker_dies_within_a_stream(tmp_path: Pat
     run(work)
 
 
+@pytest.mark.guarantee("N11")
 def test_a_process_that_dies_with_a_runners_line_is_noticed_although_it_says_nothing(tmp_path: Path) -> None:
     async def work() -> None:
         with nats_server(tmp_path) as server:
@@ -163,5 +171,52 @@ def test_four_streams_at_once_get_each_its_own_lines() -> None:
             for number, each in enumerate(reading):
                 lines = [f"data: {number} {count}" for count in range(50)] + ["data: [DONE]"]
                 assert told(await each).body.decode() == "".join(f"{line}\n\n" for line in lines)
+
+    run(work)
+
+
+@pytest.mark.guarantee("N12")
+@pytest.mark.limit("runner.unasked_seconds")
+def test_a_process_that_dies_while_it_asks_leaves_no_slot_taken_and_one_with_a_slow_client_keeps_its_own() -> None:
+    limits = replace(DEFAULT_RUNNER_LIMITS, unasked_seconds=2.5)
+
+    async def work() -> None:
+        bus = MemoryBus(print)
+        async with bench(limits, buses=(bus, bus)) as made, made.runner() as runner:
+            reader, _ = await made.send(b'{"model":"alias","stream":true}')
+            slow = await runner.receive()
+            with contextlib.suppress(TimeoutError):
+                while True:  # until its connection is full
+                    await runner.answer(slow, "data: " + "x" * 60_000)
+                    await asyncio.wait_for(runner.receive(), 0.5)
+            start = ModelRequest("dead", START, MODEL.model_id, MODEL.base_url, msgspec.Raw(b'{"stream":true}'))
+            payload = pack_request(start, time.time() + 60)
+            asked = asyncio.ensure_future(bus.request(runner_subject(ACCOUNT, RUNNER), payload, 60))
+            dead = await runner.receive()
+            began = time.monotonic()
+            await runner.answer(dead, "data: 1")
+            await asked
+            cancel = await runner.receive()
+            assert (cancel["operation"], cancel["request_id"]) == ("cancel", "dead")
+            assert 2 < time.monotonic() - began < 20
+            await asyncio.sleep(1.5)
+            assert made.active == 1, "a client that reads slowly has lost its answer"
+            await asyncio.wait_for(reader.readuntil(b"x\n"), 10)
+        await bus.close()
+
+    run(work)
+
+
+def test_a_process_that_stood_still_hears_what_came_meanwhile_before_it_takes_whoever_asks_for_dead() -> None:
+    limits = replace(DEFAULT_RUNNER_LIMITS, unasked_seconds=2.5)
+
+    async def work() -> None:
+        async with bench(limits) as made, made.runner() as runner, asyncio.TaskGroup() as tasks:
+            asked = tasks.create_task(made.ask())
+            request = await runner.receive()
+            time.sleep(3.5)  # the whole process
+            await asyncio.sleep(1)
+            await runner.answer(request, "{}", done=True)
+            assert (await asked).body == b"{}"
 
     run(work)

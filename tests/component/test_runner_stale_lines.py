@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from pointsman.bus.interface import BusUnavailable, Handler, Subscription
 from pointsman.bus.memory import MemoryBus
 from tests.component.test_runner_exchanges import run, stream
@@ -52,6 +54,7 @@ class CutOff:
         pass
 
 
+@pytest.mark.guarantee("N2")
 def test_a_line_that_was_taken_over_while_its_process_was_cut_off_ends_and_disturbs_no_stream() -> None:
     async def work() -> None:
         bus = MemoryBus(print)

@@ -83,7 +83,7 @@ def test_a_revoked_runner_exits_with_1_and_says_the_command(tmp_path: Path) -> N
                 assert process.stdout is not None
                 printed = (await process.stdout.read()).decode()
                 assert "no model is approved yet" in printed
-                assert "run 'pointsman runner register' again" in printed
+                assert "run 'pointsman runner register', then start again" in printed
 
     run(main())
 

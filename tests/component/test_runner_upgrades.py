@@ -20,6 +20,7 @@ from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.runner_hub import RunnerHub
 from pointsman.gateway.runner_identity import RunnerIdentity
 from pointsman.proxy.background import running
+from pointsman.wire.unasked_frames import MOST_UNASKED
 from tests.component.test_runner_exchanges import run
 
 TOKEN = "a-runners-own-token"
@@ -193,4 +194,37 @@ def test_a_runner_that_pings_and_reads_nothing_fills_no_memory() -> None:
 async def _send_much(writer: asyncio.StreamWriter, data: bytes) -> None:
     for _ in range((1 << 26) // len(data)):
         writer.write(data)
-        await asyncio.wait_for(writer.drain(), 5)  # an OSError as well: what is not read is not taken
+        await asyncio.wait_for(writer.drain(), 2)  # an OSError as well: what is not read is not taken
+
+
+@pytest.mark.parametrize("frame", [HEARTBEAT, b'{"type":"model_response","request_id":"nobodys"}'])
+@pytest.mark.guarantee("N4")
+def test_a_runner_that_sends_what_nobody_waits_for_without_an_end_loses_its_line(frame: bytes) -> None:
+    async def work() -> None:
+        async with place() as made, made.connect() as line:
+            await _greeted(line)
+            line.transport.write(_piece(Opcode.TEXT, frame) * (2 * MOST_UNASKED))
+            await asyncio.wait_for(line.wait_closed(), 20)
+            assert line.close_code in (1008, 1006)  # it may be cut before it has read why
+            assert made.hub.presence("team", "one") is None
+
+    run(work)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_what_still_comes_when_a_line_was_closed_is_counted(more: int) -> None:
+    async def work() -> None:
+        async with place() as made:
+            reader, writer = await asyncio.open_connection("127.0.0.1", made.port)
+            writer.write((HEAD + KEY + f"x-runner-token: {TOKEN}\r\n\r\n").encode() + _piece(Opcode.TEXT, b"rubbish"))
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(_piece(Opcode.TEXT, b"rubbish"))
+            assert (await reader.readexactly(4))[:1] == b"\x88"
+            writer.write(_piece(Opcode.TEXT, b"x") * (128 + more))
+            ended = asyncio.ensure_future(reader.read())
+            await asyncio.wait([ended], timeout=3 if more else 0.5)  # after 5 s it would be cut in any case
+            assert ended.done() == bool(more)
+            ended.cancel()
+            writer.close()
+
+    run(work)

@@ -3,6 +3,7 @@
 import hashlib
 
 from pointsman.core.ai_model import DIRECT, RUNNER, AiModel
+from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
 from pointsman.core.data_key import INFERENCE, DataKey
 from pointsman.core.provider import Provider
 from pointsman.core.route import CHAIN, Route, RouteCandidate
@@ -54,6 +55,22 @@ def chain(name: str = "fast", account: str = ACCOUNT) -> Route:
 def key(name: str = "laptop", account: str = ACCOUNT, expires_at: float | None = None) -> DataKey:
     digest = hashlib.sha256(f"key {account}/{name}".encode()).digest()
     return DataKey(account, name, digest, 3.5, (INFERENCE, "models:view"), ("fast", "slow"), expires_at)
+
+
+def budget(name: str = "team-month", account: str = ACCOUNT) -> Budget:
+    return Budget(
+        account,
+        name,
+        BudgetScope.KEY,
+        "*",
+        BudgetUnit.MONEY,
+        2**62,
+        BudgetWindow.MONTH,
+        "Europe/Budapest",
+        is_hard=False,
+        version=3,
+        id=_id(f"budget {account}/{name}"),
+    )
 
 
 def usage_row(number: int, account: str = ACCOUNT) -> UsageRow:

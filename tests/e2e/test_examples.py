@@ -44,6 +44,15 @@ def test_the_day_of_outages_ends_with_an_answer_to_everybody() -> None:
     assert finished.stdout.endswith("/stats/live and the providers' own counts agree\n")
 
 
+def test_a_model_is_shared_and_its_client_told_when_it_is_away() -> None:
+    finished = run(str(EXAMPLES / "share_model.py"))
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert finished.stdout.endswith(
+        "$ pointsman runner start\nA model of this machine says hello.\n[DONE] from parrot:1b\n"
+        "the runner has stopped\n503 runner_offline within a second\n"
+    )
+
+
 def test_every_example_has_a_test() -> None:
     here = "".join(path.read_text() for path in (*Path(__file__).parent.glob("test_*.py"), EXAMPLES / "demo.py"))
     assert [path.name for path in EXAMPLES.glob("*.*") if f'"{path.name}"' not in here] == []

@@ -22,6 +22,8 @@ from pointsman.gateway.direct_endpoint import DirectEndpoints
 from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.routes import RouteTarget
 from pointsman.rpc.gen import control_pb2_grpc, inference_pb2_grpc, openshell_pb2_grpc
+from pointsman.store.budget_ledger import SqlBudgetLedger
+from pointsman.store.quota_sqlite import open_sqlite_ledger
 from pointsman.store.settings import StoreSettings, file_url
 from pointsman.store.sql import open_store
 from tests.support import evidence
@@ -58,6 +60,7 @@ class RunningControlPlane:
         endpoints: DirectEndpoints | None = None,
     ) -> None:
         database = file_url(directory / "pointsman.db")
+        self._directory = directory
         self._settings = settings or StoreSettings(database, directory / "credentials.key")
         self._endpoints = endpoints
         self._limits = limits
@@ -83,6 +86,7 @@ class RunningControlPlane:
 
     async def _open(self) -> None:
         self._store = await open_store(self._settings)
+        self._quotas = await open_sqlite_ledger(self._directory / "quota.db", time.time())
         self.control: ControlPlane = make_control_plane(
             self._store,
             Secret(ADMIN_TOKEN),
@@ -90,6 +94,8 @@ class RunningControlPlane:
             lambda: time.time() + self._ahead,
             endpoints=self._endpoints,
         )
+        self.budgets = SqlBudgetLedger(self._quotas.database, self.lines.append)
+        self.control.budgets.count_by(self.budgets)
         self._server = GrpcServer(
             self.control, self.lines.append, open_to_admin=self._open_to_admin, limits=self._limits
         )
@@ -114,6 +120,8 @@ class RunningControlPlane:
 
     async def _close(self) -> None:
         await self._server.close()
+        await self.budgets.close()
+        await self._quotas.close()
         await self._store.close()
 
     def provide(self, name: str = "mocked", account: str = DEFAULT_ACCOUNT, **changes: Any) -> None:

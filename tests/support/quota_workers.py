@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -15,17 +15,21 @@ _fresh = multiprocessing.get_context("forkserver")
 _fresh.set_forkserver_preload([__name__])
 
 
+Work = Callable[[Counting, Connection, Any], Coroutine[Any, Any, None]]
+"""Says `ready`, then answers what it is told, each time after the barrier."""
+
+
 class QuotaWorkers:
     """Several, that begin together."""
 
-    def __init__(self, counting: Counting, count: int) -> None:
+    def __init__(self, counting: Counting, count: int, work: Work) -> None:
         self._barrier: Any = _fresh.Barrier(count)
         self._pipes: list[Connection] = []
         self.processes: list[Any] = []
         for _ in range(count):
             ours, theirs = _fresh.Pipe()
             # Daemons: when a test fails, they do not outlive the run.
-            process = _fresh.Process(target=_run, args=(counting, theirs, self._barrier), daemon=True)
+            process = _fresh.Process(target=_run, args=(work, counting, theirs, self._barrier), daemon=True)
             process.start()
             theirs.close()
             self._pipes.append(ours)
@@ -35,8 +39,16 @@ class QuotaWorkers:
 
     def admitted(self, provider: str, quota: Quota, tries: int) -> list[int]:
         """How many of so many concurrent reservations each got, all at once."""
+        self.tell((provider, quota, tries))
+        return self.answers()
+
+    def tell(self, command: Any) -> None:
+        """The same to each."""
         for pipe in self._pipes:
-            pipe.send((provider, quota, tries))
+            pipe.send(command)
+
+    def answers(self) -> list[Any]:
+        """What each says next."""
         return [pipe.recv() for pipe in self._pipes]
 
     def wait(self, seconds: float) -> None:
@@ -59,8 +71,7 @@ class QuotaWorkers:
 
     def count_for_ever(self, provider: str, at_once: int) -> None:
         """Each takes places, `at_once` at a time, and says how many it has; every fourth is given back."""
-        for pipe in self._pipes:
-            pipe.send((provider, None, at_once))
+        self.tell((provider, None, at_once))
 
     def close(self) -> None:
         self.kill()
@@ -69,17 +80,17 @@ class QuotaWorkers:
 
 
 @contextlib.contextmanager
-def quota_workers(counting: Counting, count: int) -> Iterator[QuotaWorkers]:
-    """Running workers."""
-    workers = QuotaWorkers(counting, count)
+def quota_workers(counting: Counting, count: int, work: Work | None = None) -> Iterator[QuotaWorkers]:
+    """Running workers; of quotas, unless they have other work."""
+    workers = QuotaWorkers(counting, count, work or _work)
     try:
         yield workers
     finally:
         workers.close()
 
 
-def _run(counting: Counting, pipe: Connection, barrier: Any) -> None:
-    asyncio.run(_work(counting, pipe, barrier))
+def _run(work: Work, counting: Counting, pipe: Connection, barrier: Any) -> None:
+    asyncio.run(work(counting, pipe, barrier))
 
 
 async def _work(counting: Counting, pipe: Connection, barrier: Any) -> None:

@@ -23,12 +23,15 @@ class ScriptedRest:
         self.forgotten = ""
         """The id of a runner that was deleted."""
         self.token = canary.TOKEN
+        self.presence = "online"
         self._models: dict[str, str] = {}
 
     def answer(self, path: str, authorization: str | None, document: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.asked.append((path, authorization, document))
         if self.refuse is not None:
             return self.refuse
+        if path == f"/api/v1/runners/{self.runner_id}":
+            return 200, {"id": self.runner_id, "presence": self.presence, "last_seen_at": "2026-01-02T03:04:05Z"}
         if path == "/api/v1/runners/register":
             if self.forgotten and document.get("runner_id") == self.forgotten:
                 return 404, {"error": {"code": "not_found", "message": "no such runner"}}
@@ -45,8 +48,11 @@ def scripted_rest() -> Iterator[ScriptedRest]:
     rest = ScriptedRest()
 
     class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.do_POST()
+
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}"
             status, document = rest.answer(self.path, self.headers["Authorization"], json.loads(body))
             data = json.dumps(document).encode()
             self.send_response(status)

@@ -106,7 +106,7 @@ async def connected(
         ) from None
     except (OSError, errors.Error, ssl.SSLError, TimeoutError) as error:
         await client.abandon()
-        raise BusUnavailable(f"the NATS server at {broker.told} cannot be used: {type(error).__name__}") from None
+        raise BusUnavailable(f"the NATS server at {broker.told} {_told(error)}") from None
     except BaseException:
         await client.abandon()
         raise
@@ -118,3 +118,12 @@ async def connected(
             "needed: set max_payload: 4MB in its configuration"
         )
     return client
+
+
+def _told(error: Exception) -> str:
+    """Never the server's own words."""
+    if isinstance(error, errors.NoServersError):
+        return "takes no connection; does it run?"
+    if isinstance(error, errors.AuthorizationError) or "authorization violation" in str(error).lower():
+        return "does not accept the user and password, or the token, of nats_url"
+    return f"cannot be used: {type(error).__name__}"

@@ -42,6 +42,7 @@ def create(access: Access, name: str, output: str, out: str | None, **wanted: An
     Examples:
       pointsman key create laptop --out laptop.key
       pointsman key create trial --route fast --expires 30d
+      pointsman key create ada --permission runners:manage --permission models:create --out ada.key
     """
     from pointsman.rpc.gen import control_pb2
 

@@ -5,6 +5,7 @@ import sys
 import click
 
 from pointsman.cli.account import account
+from pointsman.cli.budget import budget
 from pointsman.cli.commands import Commands
 from pointsman.cli.doctor import doctor
 from pointsman.cli.explain import explain
@@ -53,6 +54,7 @@ cli.add_command(explain)
 cli.add_command(gateway)
 cli.add_command(sandbox)
 cli.add_command(account)
+cli.add_command(budget)
 cli.add_command(inference)
 cli.add_command(key)
 cli.add_command(policy)

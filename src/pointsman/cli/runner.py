@@ -7,12 +7,13 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Coroutine
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pointsman.cli.show import block, is_terminal, output_option, show, told
+from pointsman.cli.show import is_terminal, output_option, show, told
 from pointsman.core.gateway_address import GatewayAddress, GatewayFileError
 from pointsman.core.secret import Secret
 from pointsman.proxy.memory import keep_memory_private
@@ -79,6 +80,7 @@ def runner() -> None:
       pointsman runner register --gateway https://gateway.example:8781 --key-file my.key
       pointsman runner start
       pointsman runner models --key-file my.key
+      pointsman runner status --key-file my.key
     """
 
 
@@ -108,7 +110,12 @@ def register(name: str, directory: Path, key_file: str | None, **given: Any) -> 
     """Make this machine a runner of a gateway; on a terminal, offer the models that are found here.
 
     Without NAME it gets this machine's. A runner that is registered already gets a new token, which ends the
-    connection that it has.
+    connection that it has: start it again then.
+
+    \b
+    Examples:
+      pointsman runner register --gateway https://gateway.example:8781 --key-file my.key
+      pointsman runner register --key-file my.key --register qwen3:8b < /dev/null
     """
     from pointsman.cli.runner_models import Choice, choose_models, register_chosen
     from pointsman.runner.control_api import CallFailed, ControlApi
@@ -126,11 +133,12 @@ def register(name: str, directory: Path, key_file: str | None, **given: Any) -> 
             clear(directory / FILE_NAME)  # what was approved was approved for another
         write_state(directory, state)
     except (CallFailed, PrivateFileError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        taken = isinstance(error, CallFailed) and error.status == HTTPStatus.CONFLICT
+        raise click.ClickException(f"{error}{': pointsman runner register NAME' if taken else ''}") from None
     click.echo(f"Registered the runner {told(state.name)} ({state.runner_id}) with {gateway.url}")
     if choice.is_given or is_terminal(sys.stdin):
-        register_chosen(api, state, directory, choose_models(choice, ask=is_terminal(sys.stdin)))
-    click.echo("Next: pointsman runner start")
+        register_chosen(api, state, directory, choose_models(choice, directory, ask=is_terminal(sys.stdin)))
+    click.echo(f"Next: pointsman runner {'start' if _approved(directory) else 'models, to approve some; then start'}")
 
 
 @runner.command()
@@ -167,6 +175,12 @@ def models(directory: Path, key_file: str | None, output: str, **given: Any) -> 
 
     Looks at Ollama (11434), LM Studio (1234), vLLM (8000) and llama.cpp (8080). On a terminal it asks; elsewhere it
     only lists, unless --register or --register-all is given.
+
+    \b
+    Examples:
+      pointsman runner models
+      pointsman runner models --key-file my.key --register qwen3:8b
+      pointsman runner models --key-file my.key --url http://localhost:9000/v1 --register-all
     """
     from pointsman.cli.runner_models import Choice, choose_models, register_chosen, show_models
     from pointsman.runner.control_api import ControlApi
@@ -174,7 +188,7 @@ def models(directory: Path, key_file: str | None, output: str, **given: Any) -> 
     choice = Choice(given["urls"], given["wanted"], every=given["register_all"])
     choice.check()
     ask = output == "text" and is_terminal(sys.stdin) and is_terminal(sys.stdout)
-    chosen = choose_models(choice, ask=ask, quiet=output == "json")
+    chosen = choose_models(choice, directory, ask=ask, quiet=output == "json")
     registered = {}
     if chosen.models:
         state = _state(directory)
@@ -190,37 +204,37 @@ def models(directory: Path, key_file: str | None, output: str, **given: Any) -> 
 
 
 @runner.command()
+@key_option
 @directory_option
 @output_option
-def status(directory: Path, output: str) -> None:
-    """Show who this runner is and what it is allowed to call. Asks nobody."""
+def status(directory: Path, key_file: str | None, output: str) -> None:
+    """Show who this runner is, whether its gateway has its connection, and what it may call.
+
+    Asks the gateway, which may want --key-file, and the servers of the approved models.
+    """
+    from pointsman.cli.runner_status import as_document, as_lines, presence, problems
+
     state = _state(directory)
     try:
         approved = read_allowlist(directory / FILE_NAME)
     except PrivateFileError as error:
         raise click.ClickException(f"every request is refused: {error}") from None
-    document = {
-        "runner_id": state.runner_id,
-        "name": state.name,
-        "gateway": state.gateway.url,
-        "models": [
-            {"model_id": each.model_id, "base_url": each.endpoint.url, "model_identifier": each.model_identifier}
-            for each in approved
-        ],
-    }
-    pairs = [("Id", state.runner_id), ("Name", state.name), ("Gateway", state.gateway.url)]
-    pairs += [("Approved", f"{each.model_identifier} at {each.endpoint.url} ({each.model_id})") for each in approved]
-    show(output, block("Runner", pairs if approved else [*pairs, ("Approved", "nothing")]), document)
+    try:
+        told = presence(state, _key(key_file))
+    except OSError as error:
+        raise click.ClickException(f"--gateway-ca: {(error.strerror or 'cannot be used').lower()}") from None
+    seen = (state, approved, told, problems(approved))
+    show(output, as_lines(*seen), as_document(*seen))
 
 
 def _import_runner() -> "Callable[[RunnerState, Path, Callable[[str], None]], Coroutine[Any, Any, int]]":
     try:
         from pointsman.runner.app import run_runner
     except ModuleNotFoundError as error:
-        if error.name != "websockets":
+        if (error.name or "").partition(".")[0] != "websockets":  # or a part of it that an old one has not
             raise
         raise click.ClickException(
-            "the runner needs websockets, which is not installed; pip install 'pointsman[runner]'"
+            "the runner needs websockets, which is not installed or too old; pip install 'pointsman[runner]'"
         ) from None
     return run_runner
 
@@ -247,6 +261,13 @@ def _key(path: str | None) -> Secret | None:
         return read_token(path)
     except GatewayFileError as error:
         raise click.ClickException(str(error).replace("token file", "--key-file", 1)) from None
+
+
+def _approved(directory: Path) -> bool:
+    try:
+        return bool(read_allowlist(directory / FILE_NAME))
+    except PrivateFileError as error:
+        raise click.ClickException(f"every request is refused: {error}") from None
 
 
 def _state(directory: Path) -> RunnerState:

@@ -1,6 +1,7 @@
 """Which of the models that were found are approved: by options, or by whoever sits at the terminal."""
 
 import asyncio
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +61,12 @@ class Chosen:
     models: tuple[Found, ...]
 
 
-def choose_models(choice: Choice, *, ask: bool, quiet: bool = False) -> Chosen:
-    """Look, list unless `quiet`, and approve as options say, or ask. Raises ClickException."""
+def choose_models(choice: Choice, directory: Path, *, ask: bool, quiet: bool = False) -> Chosen:
+    """Look, list unless `quiet`, and approve as options say, or ask. Raises ClickException.
+
+    `directory` tells what is approved already.
+    """
+    approved = _approved(directory)
     extra = {endpoint for endpoint in choice.endpoints() if endpoint.port not in USUAL_PORTS}
     probed = asyncio.run(discover(choice.endpoints()))
     for each in probed:
@@ -69,7 +74,7 @@ def choose_models(choice: Choice, *, ask: bool, quiet: bool = False) -> Chosen:
             click.echo(f"pointsman: warning: {each.endpoint.url} {told(each.problem)}", err=True)
     found = tuple((each.endpoint, model) for each in probed for model in each.models)
     if not quiet:
-        _list(found, probed)
+        _list(found, probed, approved)
     if choice.every:
         return Chosen(found, found)
     if choice.wanted:
@@ -77,13 +82,16 @@ def choose_models(choice: Choice, *, ask: bool, quiet: bool = False) -> Chosen:
     return Chosen(found, _asked(found) if ask and found else ())
 
 
-def _list(found: tuple[Found, ...], probed: list[Probed]) -> None:
+def _list(found: tuple[Found, ...], probed: list[Probed], approved: Container[Found]) -> None:
     if not found:
         places_told = ", ".join(each.endpoint.url for each in probed)
         click.echo(f"No models found at {places_told}; start a model server, or give --url")
         return
-    rows = [(str(number), told(model), endpoint.url) for number, (endpoint, model) in enumerate(found, 1)]
-    click.echo("\n".join(table(("", "MODEL", "SERVER"), rows)))
+    rows = [
+        (str(number), told(each[1]), each[0].url, "yes" if each in approved else "-")
+        for number, each in enumerate(found, 1)
+    ]
+    click.echo("\n".join(table(("", "MODEL", "SERVER", "APPROVED"), rows)))
 
 
 def _named(text: str, found: tuple[Found, ...]) -> Found:
@@ -127,12 +135,17 @@ def register_chosen(
     return registered
 
 
-def show_models(chosen: Chosen, directory: Path, registered: dict[Found, Registered]) -> None:
-    """As JSON. Raises ClickException."""
+def _approved(directory: Path) -> dict[Found, ApprovedModel]:
+    """Raises ClickException."""
     try:
-        approved = {(each.endpoint, each.model_identifier): each for each in read_allowlist(directory / FILE_NAME)}
+        return {(each.endpoint, each.model_identifier): each for each in read_allowlist(directory / FILE_NAME)}
     except PrivateFileError as error:
         raise click.ClickException(str(error)) from None
+
+
+def show_models(chosen: Chosen, directory: Path, registered: dict[Found, Registered]) -> None:
+    """As JSON. Raises ClickException."""
+    approved = _approved(directory)
     show_json(
         [
             {

@@ -82,6 +82,7 @@ class RunnerLimits:
     connect_seconds: float = 5.0  # to the model's server: 502 runner_upstream_unavailable
     idle_seconds: float = 60.0  # for the first frame, and between two: 504 runner_proxy_timeout
     lifetime_seconds: float = 600.0  # of one exchange: 504 runner_proxy_timeout
+    unasked_seconds: float = 15.0  # (ours) without a sign of whoever asks, whose process died: its slot is freed
     heartbeat_seconds: float = 15.0  # between two signs of life of a runner
     silence_seconds: float = 45.0  # without one: offline, close
 

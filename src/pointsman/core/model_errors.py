@@ -80,6 +80,30 @@ class LoopDetected(ListenerError):
     code = "loop_detected"
 
 
+class BudgetExhausted(ListenerError):
+    """A hard budget has no room for the request."""
+
+    status = 429
+    text = "a budget has no room for this request"
+    code = "insufficient_quota"
+    reason = "insufficient_quota"
+
+    def __init__(self, told: str, retry_after_seconds: float | None) -> None:
+        super().__init__(told)
+        self.retry_after_seconds = retry_after_seconds
+        """When the budget's window is over; None for never."""
+
+
+class BudgetUncounted(RouterError):
+    """A hard budget cannot be counted, and what cannot be counted is not sent."""
+
+    status = 503
+    text = "budgets cannot be counted at present; try again later"
+    code = "budget_uncounted"
+    reason = "budget_uncounted"
+    retry_after_seconds = 1.0
+
+
 class NoProviderAvailable(RouterError):
     """Nobody of a chain answered: all were skipped, or failed before a byte of theirs reached the client."""
 

@@ -30,8 +30,8 @@ class Day:
 def day_at(zone: tzinfo, now: float) -> Day:
     """The day that `now` (seconds since the epoch) belongs to."""
     today = datetime.fromtimestamp(now, zone).date()
-    end = _end(zone, today, now)
-    return Day(today.isoformat(), day_of(zone, end - 1 + _DAY_SECONDS), _start(zone, today, now), end)
+    end = end_before(zone, today + timedelta(days=1), now)
+    return Day(today.isoformat(), day_of(zone, end - 1 + _DAY_SECONDS), start_of(zone, today, now), end)
 
 
 def day_of(zone: tzinfo, now: float) -> str:
@@ -41,7 +41,7 @@ def day_of(zone: tzinfo, now: float) -> str:
 
 def next_midnight(zone: tzinfo, now: float) -> float:
     """When the date changes next, seconds since the epoch: the first moment of it, when there is no midnight."""
-    return _end(zone, datetime.fromtimestamp(now, zone).date(), now)
+    return end_before(zone, datetime.fromtimestamp(now, zone).date() + timedelta(days=1), now)
 
 
 def minute_of(now: float) -> int:
@@ -53,21 +53,22 @@ def _midnight(zone: tzinfo, day: date, fold: int) -> float:
     return datetime(day.year, day.month, day.day, tzinfo=zone, fold=fold).timestamp()
 
 
-def _end(zone: tzinfo, today: date, now: float) -> float:
-    tomorrow = today + timedelta(days=1)
-    end = _midnight(zone, tomorrow, 0)
+def end_before(zone: tzinfo, following: date, now: float) -> float:
+    """The first moment of a later date than that of `now`, after `now`."""
+    end = _midnight(zone, following, 0)
     if end <= now:
         # The clocks went back over midnight after it had struck: today has come again, and so will midnight.
-        end = _midnight(zone, tomorrow, 1)
-    return _first(zone, lambda day: day > today, now, end)
+        end = _midnight(zone, following, 1)
+    return _first(zone, lambda day: day >= following, now, end)
 
 
-def _start(zone: tzinfo, today: date, now: float) -> float:
-    start = _midnight(zone, today, 0)
+def start_of(zone: tzinfo, first: date, now: float) -> float:
+    """The first moment of a date that is not later than that of `now`."""
+    start = _midnight(zone, first, 0)
     if start > now:
         # Midnight was jumped over by less than a day's beginning: `now` lies between the jump and where it would be.
         start = now // 1
-    return _first(zone, lambda day: day >= today, start - _DAY_SECONDS, start)
+    return _first(zone, lambda day: day >= first, start - _DAY_SECONDS, start)
 
 
 def _first(zone: tzinfo, is_reached: Callable[[date], bool], before: float, reached: float) -> float:

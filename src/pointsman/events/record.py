@@ -68,9 +68,6 @@ class OperationEnds(Protocol):
     def cancelled(self, reason: str) -> None:
         """The client went away, or had to go."""
 
-    def policy_hit(self, hit: PolicyHit, version: int, *, is_enforced: bool) -> None:
-        """A rule has matched."""
-
 
 class StageNotes:
     """What a gateway's stages note of one request. Not a dataclass: on the hot path."""
@@ -79,7 +76,7 @@ class StageNotes:
 
     def __init__(self) -> None:
         self.hold: object | None = None
-        """The places of budgets that it holds (`proxy.budgets.Hold`)."""
+        """The places of budgets that it holds, for the stage that gives them back."""
         self.hits: tuple[PolicyHit, ...] = ()
         """Rules that matched, of either side."""
         self.policy_version = 0
@@ -125,6 +122,7 @@ class Record:
         "status",
         "time",
         "usage",
+        "was_sent",
     )
 
     def __init__(self, request_id: str, time: float, method: str, path: str, protocol: str) -> None:
@@ -148,6 +146,8 @@ class Record:
         """Calls of upstreams so far."""
         self.is_answered = False
         """Whether `candidate`'s answer is the client's, as far as it went; else it got an error of ours, or nothing."""
+        self.was_sent = False
+        """Whether the client went away when an upstream may have had the request, and had not answered."""
         self.is_fallback = False
         """Whether `candidate` is what answers when all others of a chain do not."""
         self.status = 0
@@ -255,6 +255,8 @@ REASONS = {
     "unknown_path": "not a path that the data listener serves",
     "no_model": "the route sends the client's model, and the request names none that can be sent",
     "no_such_model": "`model` names no route of the caller's",
+    "insufficient_quota": "a hard budget has no room for the request",
+    "budget_uncounted": "a hard budget cannot be counted: the counters' disk is full, or their database gone or held",
     "invalid_key": "no key of the data listener's, or none that is valid",
     "model_not_authorized": "the key or sandbox token may not use the route that `model` names",
     "policy_blocked": "a rule of the account's policy refuses the request",

@@ -23,6 +23,7 @@ from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.admin_token import load_or_make_admin_token
 from pointsman.gateway.ai_models import AiModels
 from pointsman.gateway.auth import Authenticator
+from pointsman.gateway.budgets import Budgets
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.data_composition import data_side
@@ -81,6 +82,7 @@ def make_control_plane(
         runners=runners,
         ai_models=AiModels(store, clock, _record_id, say, runners, endpoints),
         accounts=Accounts(store, clock),
+        budgets=Budgets(store, clock, _record_id, say),
         policies=Policies(store, clock, say),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
         explain=Explain(store, clock, runners),
@@ -126,6 +128,7 @@ async def run_gateway(loaded: Loaded) -> int:
         data = data_side(lambda: configuration.settings, store, control.healthy, log, hub, control.runners)
         side = await stack.enter_async_context(data)
         control.explain.look_at(side.listener)
+        control.budgets.count_by(side.budgets)
         if sockets.data is not None:
             await side.listener.serve(sockets.data, ssl_context(settings.tls))
             listening["data"] = bound_address(sockets.data)

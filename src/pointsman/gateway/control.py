@@ -9,6 +9,7 @@ from pointsman.core.version import VERSION
 from pointsman.gateway.accounts import Accounts
 from pointsman.gateway.ai_models import AiModels
 from pointsman.gateway.auth import Authenticator
+from pointsman.gateway.budgets import Budgets
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.explain import Explain
 from pointsman.gateway.keys import Keys
@@ -47,6 +48,7 @@ class ControlPlane:
     runners: Runners
     ai_models: AiModels
     accounts: Accounts
+    budgets: Budgets
     policies: Policies
     bundles: Bundles
     explain: Explain

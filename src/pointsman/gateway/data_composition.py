@@ -14,6 +14,8 @@ from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.reach import DirectReach
 from pointsman.data_plane import local_engines
 from pointsman.events.operation_log import OperationLog
+from pointsman.gateway.budget_stages import BudgetStages, teller
+from pointsman.gateway.budgets_in_force import BudgetsInForce, following_budgets
 from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
@@ -30,6 +32,7 @@ from pointsman.proxy.background import running
 from pointsman.proxy.model_reception import Models
 from pointsman.proxy.stages import Stages
 from pointsman.routing.hops import mark_of
+from pointsman.store.budget_ledger import SqlBudgetLedger
 from pointsman.store.interface import Store
 from pointsman.store.quota_ledger import SqlQuotaLedger
 from pointsman.store.quota_postgresql import open_postgresql_ledger
@@ -48,6 +51,7 @@ class DataSide:
     """What the control listener shows of it."""
     refresh: Callable[[], Awaitable[None]]
     """Take over changed records at once, not at the next look. Raises ControlError."""
+    budgets: SqlBudgetLedger
 
 
 @contextlib.asynccontextmanager
@@ -89,11 +93,14 @@ async def data_side(
         watched = stack.enter_context(
             watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
-        policies = PoliciesInForce(store)
-        await stack.enter_async_context(following_policies(policies))
-        request_policy = RequestPolicy(policies)
-        stack.callback(request_policy.close)
-        stages = Stages(request_policy=request_policy, usage_record=usage.record)
+        budgets, stage = await _budgets(store, ledger, stack, log.say)
+        policies, request_policy = await _policies(store, stack)
+        stages = Stages(
+            budget_reserve=stage.reserve,
+            request_policy=request_policy,
+            budget_settle=stage.settle,
+            usage_record=usage.record,
+        )
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
         reach = DirectReach(settings.direct_allowed_cidrs)
         served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)
@@ -104,7 +111,28 @@ async def data_side(
             await routes.refresh()
             await policies.refresh()
 
-        yield DataSide(listener, watched, refresh)
+        yield DataSide(listener, watched, refresh, budgets)
+
+
+async def _budgets(
+    store: Store, quotas: SqlQuotaLedger, stack: contextlib.AsyncExitStack, say: Callable[[str], None]
+) -> tuple[SqlBudgetLedger, BudgetStages]:
+    """Counted where quotas are. Raises ControlError."""
+    budgets = BudgetsInForce(store)
+    await stack.enter_async_context(following_budgets(budgets))
+    ledger = SqlBudgetLedger(quotas.database, say, teller(budgets.with_id, say))
+    stack.push_async_callback(ledger.close)
+    await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))
+    return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time)
+
+
+async def _policies(store: Store, stack: contextlib.AsyncExitStack) -> tuple[PoliciesInForce, RequestPolicy]:
+    """Raises ControlError."""
+    policies = PoliciesInForce(store)
+    await stack.enter_async_context(following_policies(policies))
+    stage = RequestPolicy(policies)
+    stack.callback(stage.close)
+    return policies, stage
 
 
 def _asks_for_keys(settings: Settings) -> bool:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pointsman.config.gateway_records import FileRecords
 from pointsman.core.account import DEFAULT_ACCOUNT, Account
 from pointsman.core.ai_model import AiModel
+from pointsman.core.budget import Budget
 from pointsman.core.control_errors import DefinedInFile
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
@@ -179,6 +180,12 @@ class _LayeredReader:
     async def key_by_digest(self, digest: bytes) -> DataKey | None:
         return await self._reader.key_by_digest(digest)
 
+    async def budget(self, account: str, name: str) -> Budget | None:
+        return await self._reader.budget(account, name)
+
+    async def budgets(self, account: str) -> Sequence[Budget]:
+        return await self._reader.budgets(account)
+
     async def runner(self, account: str, runner_id: str) -> Runner | None:
         return await self._reader.runner(account, runner_id)
 
@@ -260,6 +267,15 @@ class _LayeredWriter(_LayeredReader):
 
     async def revoke_key(self, account: str, name: str, now: float) -> bool:
         return await self._writer.revoke_key(account, name, now)
+
+    async def insert_budget(self, budget: Budget) -> None:
+        await self._writer.insert_budget(budget)
+
+    async def replace_budget(self, budget: Budget) -> bool:
+        return await self._writer.replace_budget(budget)
+
+    async def delete_budget(self, account: str, name: str) -> bool:
+        return await self._writer.delete_budget(account, name)
 
     async def insert_account(self, account: Account) -> None:
         await self._writer.insert_account(account)

@@ -15,6 +15,7 @@ from pointsman.core.caller import Caller
 from pointsman.core.control_errors import ControlError
 from pointsman.core.model_errors import PolicyBlocked, PolicyUnsearchable
 from pointsman.core.policy import Policy, Side
+from pointsman.events.operations_record import Operation
 from pointsman.proxy.background import running
 from pointsman.proxy.stages import Passage
 from pointsman.routing.policy import (
@@ -157,7 +158,7 @@ def _note(passage: Passage, compiled: CompiledPolicy, decision: Decision) -> Non
     notes.policy_version = notes.policy_version or compiled.version
     notes.own_lines += _line(compiled, decision)
     notes.hits += decision.hits
-    if operation is not None:
+    if isinstance(operation, Operation):
         for hit in decision.hits:
             operation.policy_hit(hit, compiled.version, is_enforced=compiled.is_enforced)
 

@@ -10,12 +10,12 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol
 
 from pointsman.bus.interface import Bus, BusError
 from pointsman.bus.subjects import LINES, LIVES, NEWER, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
+from pointsman.gateway.runner_connection import RunnerSocket
 from pointsman.gateway.runner_identity import Presence, RunnerIdentity, RunnerLoad
 from pointsman.gateway.unsent_frames import UnsentFrames
 from pointsman.wire.runner_envelope import pack_too_late, unpack_request
@@ -31,6 +31,7 @@ from pointsman.wire.runner_frames import (
     read_from_runner,
 )
 from pointsman.wire.runner_line import Refused, RunnerLine
+from pointsman.wire.unasked_frames import UnaskedFrames
 
 VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, SILENT, REVOKED = 1008, 1009, 1011, 1013, 4001, 4002, 4003
 """Close codes: of RFC 6455, our own between 4000 and 4999."""
@@ -42,23 +43,8 @@ _MOST_GREETING = 4
 _ENDINGS = {b"%d" % code: code for code in (REPLACED, SILENT, REVOKED)}
 """What one process tells the others of a line."""
 _SWEEP_SECONDS = 1.0
-_FORGOTTEN = 1.5
-"""Times the idle limit: whoever asks gives up earlier by itself."""
 _OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
 _BROKEN_LINE = ModelResponse("-", 503, done=True, error="runner_proxy_error")
-
-
-class RunnerSocket(Protocol):
-    """A websocket that was accepted. Text frames; what comes is bounded by whoever made it."""
-
-    async def receive(self) -> str | None:
-        """The next frame; None when it has ended. Raises FrameError when it ended because of what came."""
-
-    async def send(self, frame: bytes) -> None:
-        """Returns when the system has taken it."""
-
-    async def close(self, code: int) -> None:
-        """End it; harmless when it has ended."""
 
 
 class _Line:
@@ -70,6 +56,7 @@ class _Line:
         self.exchanges = RunnerLine(limits)
         self.waiting: dict[str, asyncio.Future[ModelResponse]] = {}
         self.unsent = UnsentFrames()
+        self.unasked = UnaskedFrames(asyncio.get_running_loop().time())
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The close code."""
         self.heard = 0.0
@@ -82,7 +69,7 @@ class _Line:
         self.began: dict[str, float] = {}
         """When each request that holds a slot did, by the loop's clock."""
         self.moved: dict[str, float] = {}
-        """When it was asked for something last."""
+        """When there was the last sign of whoever asks."""
 
     def end(self, code: int, answer: ModelResponse = _OFFLINE) -> None:
         """End it, once. Whoever waits is told at once."""
@@ -95,6 +82,8 @@ class _Line:
 
     def send(self, request: ModelRequest) -> None:
         """Have a frame sent. A runner that takes none ends its line."""
+        if request.operation == CANCEL:
+            self.unasked.cancelled()
         if not self.unsent.add(request):
             self.end(SILENT)
 
@@ -238,7 +227,11 @@ class RunnerHub:
                 line.end(_ENDINGS[what])
             elif what == NEWER.encode() and which != line.connection.encode():
                 await self._tell(line.identity, b"%d %b" % (SILENT, line.connection.encode()))
-            return b"1" if what == LIVES.encode() and which.decode("ascii", "replace") in line.exchanges.live else b""
+            request_id = which.decode("ascii", "replace")
+            if what != LIVES.encode() or request_id not in line.exchanges.live:
+                return b""
+            line.moved[request_id] = asyncio.get_running_loop().time()
+            return b"1"
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
             (_subject(line.identity), asked),
@@ -313,23 +306,28 @@ class RunnerHub:
                     line.end(SILENT)
                     return
                 line.heard, line.heard_at = self._now(), loop.time()
-                self._take(line, data)
+                is_ours = self._take(line, data)
             except FrameError as error:
                 line.end(_code(error), _BROKEN_LINE)
+                return
+            if not is_ours:
+                await asyncio.sleep(0)  # what has come already is read without a pause, and others have their turn
 
-    def _take(self, line: _Line, data: str) -> None:
-        """Raises FrameError for what costs the runner its line."""
+    def _take(self, line: _Line, data: str) -> bool:
+        """Whether a request of ours had to do with it. Raises FrameError for what costs the runner its line."""
         frame = read_from_runner(data, self._limits)
         if isinstance(frame, Hello):
             raise FrameError("a second hello came")
         delivery = line.exchanges.received(frame) if isinstance(frame, ModelResponse) else None
         if delivery is None:
-            return
+            line.unasked.came(line.heard_at)
+            return False
         response = delivery.response
         if delivery.cancels:
             line.send(ModelRequest(response.request_id, CANCEL))
         answer = line.waiting.pop(response.request_id, None)
         _give(answer, response)
+        return True
 
     async def _sweep(self, line: _Line) -> None:
         """End a line that is silent or takes nothing, and free the slots of requests that nobody goes on with.
@@ -337,9 +335,12 @@ class RunnerHub:
         A process that died cancels nothing; and a timer for each frame, twice, would be a tenth of what one costs.
         """
         limits, loop = self._limits, asyncio.get_running_loop()
+        now = loop.time()
         while True:
             await asyncio.sleep(min(_SWEEP_SECONDS, limits.idle_seconds / 10, limits.silence_seconds / 10))
-            now = loop.time()
+            before, now = now, loop.time()
+            if now - before > 2 * _SWEEP_SECONDS:
+                continue  # this process stood still: what came meanwhile is heard first
             is_stuck = now - line.sends_since > min(_SEND_SECONDS, limits.silence_seconds)
             if is_stuck or now - line.heard_at > limits.silence_seconds:
                 line.end(SILENT)
@@ -354,11 +355,11 @@ class RunnerHub:
             line.may_be_older = False
 
     def _free(self, line: _Line, now: float) -> None:
-        idle, lifetime = _FORGOTTEN * self._limits.idle_seconds, self._limits.lifetime_seconds
+        unasked, lifetime = self._limits.unasked_seconds, self._limits.lifetime_seconds
         for request_id in line.began.keys() - line.exchanges.live:
             del line.began[request_id], line.moved[request_id]
         for request_id, began in tuple(line.began.items()):
-            if now - line.moved[request_id] <= idle and now - began <= lifetime:
+            if now - line.moved[request_id] <= unasked and now - began <= lifetime:
                 continue
             answer = line.waiting.pop(request_id, None)
             _give(answer, _too_late(request_id))

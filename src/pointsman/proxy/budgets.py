@@ -1,19 +1,11 @@
 """What the data plane asks of whoever counts budgets. Implementations are the store's and a memory's, for tests."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from pointsman.core.budget import BudgetRefusal, Charge
+from pointsman.core.budget import BudgetRefusal, Charge, Hold
 
-
-@dataclass(slots=True)
-class Hold:
-    """Places that one request holds. It is settled once; of one that never is, the reserved amounts stay counted."""
-
-    account: str
-    charges: Sequence[Charge]
-    is_settled: bool = field(default=False, compare=False)
+__all__ = ["BudgetLedger", "Hold"]
 
 
 class BudgetLedger(Protocol):

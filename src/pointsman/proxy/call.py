@@ -14,7 +14,7 @@ class Call:
     """What is asked, and of whom: a chain asks one after the other. Not a dataclass: one is made per request, on the
     hot path."""
 
-    __slots__ = ("_place", "body", "candidate", "head", "keeps_model", "path", "protocol", "runner_model")
+    __slots__ = ("_place", "body", "candidate", "head", "is_sent", "keeps_model", "path", "protocol", "runner_model")
 
     def __init__(self, candidate: Candidate, protocol: str, head: RequestHead, path: str, body: bytes) -> None:
         self.candidate = candidate
@@ -26,6 +26,8 @@ class Call:
         self.body = body
         self.keeps_model = False
         """Whether the body names the candidate's model already, and is sent as it is."""
+        self.is_sent = False
+        """Whether somebody may have got it, in the attempt that is made now."""
         self.runner_model: RunnerModel | None = None
         """Of a candidate that is reached through a runner."""
         self._place: Place | None = None

@@ -222,8 +222,12 @@ class ChainWalk:
         record.attempts += 1
         if self._operation is not None:
             self._operation.attempting(member, call.candidate.model)
+        call.is_sent = False
         try:
             response = await self._chains.backends[scheme].open(call)
+        except asyncio.CancelledError:
+            record.was_sent = call.is_sent
+            raise
         except UpstreamError as error:
             self._detail = error.detail
             return ErrorCategory.SERVER_ERROR, 0

@@ -163,7 +163,11 @@ class Dispatcher:
         call = Call(candidate, admitted.protocol, request.head, path, request.body)
         if type(target) is RunnerModel:
             call.runner_model = target
-        response = await self._backends[candidate.endpoint.scheme].open(call)
+        try:
+            response = await self._backends[candidate.endpoint.scheme].open(call)
+        except asyncio.CancelledError:
+            record.was_sent = call.is_sent
+            raise
         try:
             await self._answering.answer(response, candidate, request.head.minor, client, record)
         finally:

@@ -8,6 +8,8 @@ from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.caller import ANYBODY, Caller
 from pointsman.core.errors import MalformedRequest, NoCompatibleRoute, NotInference, RouterError
 from pointsman.core.model_errors import (
+    BudgetExhausted,
+    BudgetUncounted,
     InvalidKey,
     ListenerError,
     LoopDetected,
@@ -160,18 +162,25 @@ class Models:
     ) -> bytes:
         """The dialect's own error object."""
         own, message = own_lines(request_id, attempts, route), told_of(error)
-        if isinstance(error, NoProviderAvailable) and error.retry_after_seconds is not None:
-            wait = max(1, ceil(error.retry_after_seconds))
-            own += b"retry-after: %d\r\n" % wait
-            if wait > _LONGEST_WAIT:
-                own += _NO_RETRY
-        if isinstance(error, RunnerError) and not error.may_pass:
-            own += _NO_RETRY
+        own += _retry_lines(error)
         if protocol == P.MESSAGES:
             body = anthropic_error_body(error.status, message, request_id)
         else:
-            body = openai_error_body(error.status, message, getattr(error, "code", "") or None)
+            kind = BudgetExhausted.code if isinstance(error, BudgetExhausted) else ""
+            body = openai_error_body(error.status, message, getattr(error, "code", "") or None, kind)
         return json_answer(error.status, body, own, keep_alive=keep_alive)
+
+
+def _retry_lines(error: RouterError) -> bytes:
+    """When it may be tried again, and whether a library should do that by itself."""
+    lines, may_retry = b"", not (isinstance(error, RunnerError) and not error.may_pass)
+    if isinstance(error, NoProviderAvailable | BudgetExhausted | BudgetUncounted):
+        may_retry = not isinstance(error, BudgetExhausted)
+        if error.retry_after_seconds is not None:
+            wait = max(1, ceil(error.retry_after_seconds))
+            lines = b"retry-after: %d\r\n" % wait
+            may_retry = may_retry and wait <= _LONGEST_WAIT
+    return lines if may_retry else lines + _NO_RETRY
 
 
 def _keys_of(head: RequestHead) -> list[str]:

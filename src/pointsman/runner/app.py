@@ -90,6 +90,8 @@ class Runner:
             return explained_refusal(status), status == _UNAUTHENTICATED
         except ssl.SSLCertVerificationError as error:
             return f"{self._where()} is not what it must be: {error.verify_message}; see --gateway-ca", False
+        except ssl.SSLError:
+            return f"{self._where()} does not speak TLS as it must; is it served as http://?", False
         except TimeoutError:
             return f"{self._where()} did not answer in time; trying again", False
         except OSError as error:

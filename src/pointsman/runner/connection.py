@@ -78,7 +78,13 @@ class Connection:
                     await self._socket.close()
                     return
                 self._beaten = self._now()
-                await self._send(Heartbeat())
+                try:
+                    async with asyncio.timeout(self._limits.silence_seconds):
+                        await self._send(Heartbeat())
+                except TimeoutError:  # it takes nothing: nor would it take a close
+                    self._let_go()
+                    self._socket.transport.abort()
+                    return
 
     def _stood_still(self) -> bool:
         """Whether the gateway has taken this runner for gone: whoever asked what waits here was told so."""

@@ -38,12 +38,15 @@ def explained_close(code: int | None) -> str:
         case 4001:
             return (
                 "another runner has connected with this one's token and replaced it, so this one ends; run one of them "
-                "only, or 'pointsman runner register' for a runner of its own"
+                "only, or make a second by 'pointsman runner register NAME --config-dir DIR'"
             )
         case 4002:
             return "the gateway heard nothing from this runner for too long; was this machine asleep?"
         case 4003:
-            return "the gateway has deleted this runner or given it a new token; run 'pointsman runner register' again"
+            return (
+                "the gateway has deleted this runner or given it a new token; run 'pointsman runner register', then "
+                "start again"
+            )
         case 1008:
             return "the gateway and this runner do not understand each other; are both of one version?"
         case 1009:
@@ -59,7 +62,7 @@ def explained_refusal(status: int) -> str:
     """What a gateway means that does not open the websocket."""
     match status:
         case 401:
-            return "the gateway does not accept this runner's token; run 'pointsman runner register' again"
+            return "the gateway does not accept this runner's token; run 'pointsman runner register', then start again"
         case 404:
             return "the gateway has no runners at this address; is it the address of its control listener?"
     return f"the gateway answered with status {status}; its log says why"

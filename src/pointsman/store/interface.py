@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
+from pointsman.core.budget import Budget
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
 from pointsman.core.provider import Provider
@@ -59,6 +60,12 @@ class Reader(Protocol):
 
     async def key_by_digest(self, digest: bytes) -> DataKey | None:
         """The key with this digest, of any account."""
+
+    async def budget(self, account: str, name: str) -> Budget | None:
+        """One budget."""
+
+    async def budgets(self, account: str) -> Sequence[Budget]:
+        """All budgets by name."""
 
     async def runner(self, account: str, runner_id: str) -> Runner | None:
         """One runner of this account."""
@@ -126,6 +133,15 @@ class Writer(Reader, Protocol):
 
     async def revoke_key(self, account: str, name: str, now: float) -> bool:
         """Whether there was one that was not revoked."""
+
+    async def insert_budget(self, budget: Budget) -> None:
+        """Raises AlreadyExists for a name that the account has."""
+
+    async def replace_budget(self, budget: Budget) -> bool:
+        """Whether there was one with its account, name and id."""
+
+    async def delete_budget(self, account: str, name: str) -> bool:
+        """Whether there was one."""
 
     async def insert_account(self, account: Account) -> None:
         """Raises AlreadyExists."""

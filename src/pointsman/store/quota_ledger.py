@@ -68,6 +68,9 @@ class CountingDatabase(Protocol):
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         """One of `quota_statements`, within PATIENCE_SECONDS."""
 
+    async def run_whole(self, statement: str, values: Values, count: int, abandoned: Abandoned) -> Rows:
+        """The same of `budget_statements`: all of so many rows, or no row, and then nothing was changed."""
+
     async def look(self, since: str, prune: Values | None) -> Seen:
         """Counts since a day, after deleting what is old, off the event loop's time."""
 
@@ -92,6 +95,11 @@ class SqlQuotaLedger:
         """Why the last reservation, or the last look, was in vain; empty when it was not."""
         self._is_of_look = False
         self._told = ""
+
+    @property
+    def database(self) -> CountingDatabase:
+        """For another ledger beside this one, which closes it."""
+        return self._database
 
     def counters(self, key: QuotaKey, quota: Quota, now: float) -> Counters:
         """See QuotaLedger: exact for what was done here, LOOK_SECONDS old for what others did."""

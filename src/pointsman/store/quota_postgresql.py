@@ -6,7 +6,7 @@ and not by the store's migrations: counters are of one day, and a table that mus
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.quota_book import DayCount
+from pointsman.store import budget_statements
 from pointsman.store import quota_statements as statements
 from pointsman.store.engines import make_counting_engine
 from pointsman.store.problems import FAILURES, HELD, problem_of
@@ -40,6 +41,10 @@ _TYPES = {
     "now": "DOUBLE PRECISION",
     "until": "DOUBLE PRECISION",
     "oldest": "DOUBLE PRECISION",
+    "recent": "DOUBLE PRECISION",
+    "amount": "BIGINT",
+    "most": "BIGINT",
+    "ends": "DOUBLE PRECISION",
 }
 
 
@@ -59,7 +64,7 @@ class PostgresqlCounting:
                 await connection.execution_options(isolation_level="READ COMMITTED")
                 async with connection.begin():
                     await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _TABLES_LOCK})
-                    for statement in statements.TABLES:
+                    for statement in (*statements.TABLES, *budget_statements.TABLES):
                         await connection.execute(text(statement))
                 return
         except FAILURES as error:
@@ -76,7 +81,16 @@ class PostgresqlCounting:
 
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         """See CountingDatabase."""
-        task = asyncio.get_running_loop().create_task(self._run(statement, values))
+        return await self._shielded(self._run(statement, values), abandoned)
+
+    async def run_whole(self, statement: str, values: Values, count: int, abandoned: Abandoned) -> Rows:
+        """See CountingDatabase: one counter is taken or not; of several, some may have gone to others meanwhile."""
+        if count == 1:
+            return await self.run(statement, values, abandoned)
+        return await self._shielded(self._run_whole(statement, values, count), abandoned)
+
+    async def _shielded(self, work: Coroutine[Any, Any, Rows], abandoned: Abandoned) -> Rows:
+        task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         try:
@@ -88,14 +102,37 @@ class PostgresqlCounting:
     async def _run(self, statement: str, values: Values) -> Rows:
         return (await self._all((statement,), values))[-1]
 
+    async def _run_whole(self, statement: str, values: Values, count: int) -> Rows:
+        async def fetch(driver: Any) -> list[Rows]:
+            transaction = driver.transaction()
+            await transaction.start()
+            try:
+                rows = await _fetch(driver, statement, values)
+            except BaseException:
+                await transaction.rollback()
+                raise
+            if len(rows) == count:
+                await transaction.commit()
+                return [rows]
+            await transaction.rollback()
+            return [()]
+
+        return (await self._with_driver(fetch))[-1]
+
     async def _all(self, all_statements: Sequence[str], values: Values) -> list[Rows]:
+        async def fetch(driver: Any) -> list[Rows]:
+            return [await _fetch(driver, one, values) for one in all_statements]
+
+        return await self._with_driver(fetch)
+
+    async def _with_driver(self, fetch: Callable[[Any], Awaitable[list[Rows]]]) -> list[Rows]:
         was_sent = False
         try:
             async with asyncio.timeout(self._patience_seconds), self._engine.connect() as connection:
                 was_sent = True
                 # Past SQLAlchemy, whose execution costs several times what asyncpg's does.
                 driver: Any = (await connection.get_raw_connection()).driver_connection
-                return [await _fetch(driver, one, values) for one in all_statements]
+                return await fetch(driver)
         except TimeoutError:
             problem = HELD
             is_known = not was_sent
@@ -137,7 +174,7 @@ def _numbered(statement: str) -> tuple[str, tuple[str, ...]]:
         name = match[1]
         if name not in names:
             names.append(name)
-        return f"CAST(${names.index(name) + 1} AS {_TYPES.get(name, 'TEXT')})"
+        return f"CAST(${names.index(name) + 1} AS {_TYPES.get(name.rstrip('0123456789'), 'TEXT')})"
 
     return re.sub(r":(\w+)", number, statement), tuple(names)
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from pointsman.core.control_errors import ControlError
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.quota_book import DayCount
+from pointsman.store import budget_statements
 from pointsman.store import quota_statements as statements
 from pointsman.store.problems import HELD, problem_of
 from pointsman.store.quota_crowd import Crowd, Place
@@ -125,6 +126,11 @@ class SqliteCounting:
         self._is_held = True
         raise LedgerUnavailable(_text(HELD))
 
+    async def run_whole(self, statement: str, values: Values, count: int, abandoned: Abandoned) -> Rows:
+        """See CountingDatabase: writers come one after the other, so the statement sees whether all have room."""
+        rows = await self.run(statement, values, abandoned)
+        return rows if len(rows) == count else ()
+
     def _run(self, statement: str, values: Values) -> Rows | None:
         """None when another process holds the file at this moment."""
         try:
@@ -207,7 +213,7 @@ def _prepare(path: Path, busy_seconds: float) -> None:
     prepare_file(path, busy_seconds, PAGE_BYTES, mend=_BEGIN_ANEW)
     try:
         with contextlib.closing(_connect(path, busy_seconds)) as connection:
-            for statement in statements.TABLES:
+            for statement in (*statements.TABLES, *budget_statements.TABLES):
                 connection.execute(statement)
             return
     except sqlite3.Error as error:

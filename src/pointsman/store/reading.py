@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
+from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
 from pointsman.core.control_errors import ControlError, StoreUnavailable
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyState, PolicyVersion, Rule
@@ -26,6 +27,7 @@ from pointsman.store.problems import FAILURES, problem_of
 from pointsman.store.tables import (
     accounts,
     ai_models,
+    budgets,
     generation,
     keys,
     policies,
@@ -174,6 +176,16 @@ class SqlReader:
         rows = (await self._execute(select(keys).where(condition).order_by(keys.c.name))).all()
         return [_key(row) for row in rows]
 
+    async def budget(self, account: str, name: str) -> Budget | None:
+        return _first(await self._budgets((budgets.c.account == account) & (budgets.c.name == name)))
+
+    async def budgets(self, account: str) -> Sequence[Budget]:
+        return await self._budgets(budgets.c.account == account)
+
+    async def _budgets(self, condition: ColumnElement[bool]) -> Sequence[Budget]:
+        rows = (await self._execute(select(budgets).where(condition).order_by(budgets.c.name))).all()
+        return [_budget(row) for row in rows]
+
     async def runner(self, account: str, runner_id: str) -> Runner | None:
         return _first(await self._runners((runners.c.account == account) & (runners.c.id == runner_id)))
 
@@ -247,6 +259,22 @@ def _route(row: Row[Any]) -> Route:
         request_timeout_seconds=row.request_timeout_seconds,
         target=row.target,
         via_gateway=bool(row.via_gateway),
+    )
+
+
+def _budget(row: Row[Any]) -> Budget:
+    return Budget(
+        account=row.account,
+        name=row.name,
+        scope=BudgetScope(row.scope),
+        subject=row.subject,
+        unit=BudgetUnit(row.unit),
+        amount=row.amount,
+        window=BudgetWindow(row.span),
+        time_zone=row.time_zone,
+        is_hard=bool(row.is_hard),
+        version=row.version,
+        id=row.id,
     )
 
 

@@ -139,6 +139,24 @@ keys = Table(
 )
 """`permissions` and `routes` are JSON lists of texts."""
 
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("account", NAME, ForeignKey("accounts.name"), primary_key=True),
+    Column("name", NAME, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("subject", NAME, nullable=False),
+    Column("unit", Text, nullable=False),
+    Column("amount", BigInteger, nullable=False),
+    Column("span", Text, nullable=False),
+    Column("time_zone", Text, nullable=False),
+    Column("is_hard", Integer, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    UniqueConstraint("id"),
+)
+"""`span` is the window: that word is SQL's. What was used is the ledger's, by `id`."""
+
 runners = Table(
     "runners",
     metadata,

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
+from pointsman.core.budget import Budget
 from pointsman.core.control_errors import AlreadyExists, NotFound
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
@@ -25,6 +26,7 @@ from pointsman.store.reading import SqlReader
 from pointsman.store.tables import (
     accounts,
     ai_models,
+    budgets,
     generation,
     keys,
     policies,
@@ -146,6 +148,22 @@ class SqlWriter(SqlReader):
     async def revoke_key(self, account: str, name: str, now: float) -> bool:
         valid = _named(keys, account, name) & keys.c.revoked_at.is_(None)
         return await self._changes(update(keys).where(valid).values(revoked_at=now))
+
+    async def insert_budget(self, budget: Budget) -> None:
+        await self._check_account(budget.account)
+        if await self._exists(budgets, _named(budgets, budget.account, budget.name)):
+            raise AlreadyExists(f"budget {budget.name} exists; choose another name, or update it")
+        if await self._exists(budgets, budgets.c.id == budget.id):
+            raise AlreadyExists("a budget with this id exists; try again")
+        mine = {"account": budget.account, "name": budget.name, "id": budget.id}
+        await self._execute(insert(budgets).values(**mine, **_budget_columns(budget)))
+
+    async def replace_budget(self, budget: Budget) -> bool:
+        mine = _named(budgets, budget.account, budget.name) & (budgets.c.id == budget.id)
+        return await self._changes(update(budgets).where(mine).values(**_budget_columns(budget)))
+
+    async def delete_budget(self, account: str, name: str) -> bool:
+        return await self._changes(delete(budgets).where(_named(budgets, account, name)))
 
     async def insert_account(self, account: Account) -> None:
         if await self._exists(accounts, accounts.c.name == account.name):
@@ -279,6 +297,19 @@ def _route_columns(route: Route) -> dict[str, Any]:
         "request_timeout_seconds": route.request_timeout_seconds,
         "target": route.target,
         "via_gateway": int(route.via_gateway),
+    }
+
+
+def _budget_columns(budget: Budget) -> dict[str, Any]:
+    return {
+        "scope": budget.scope.value,
+        "subject": budget.subject,
+        "unit": budget.unit.value,
+        "amount": budget.amount,
+        "span": budget.window.value,
+        "time_zone": budget.time_zone,
+        "is_hard": int(budget.is_hard),
+        "version": budget.version,
     }
 
 

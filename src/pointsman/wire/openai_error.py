@@ -7,9 +7,9 @@ from pointsman.core.errors import RouterError
 _CALLER, _SERVER = "invalid_request_error", "server_error"
 
 
-def openai_error_body(status: int, message: str, code: str | None = None) -> bytes:
-    """`{"error": {"message", "type", "param", "code"}}`; the type follows from the status."""
-    kind = _CALLER if status < 500 else _SERVER
+def openai_error_body(status: int, message: str, code: str | None = None, kind: str = "") -> bytes:
+    """`{"error": {"message", "type", "param", "code"}}`; the type follows from the status unless it is given."""
+    kind = kind or (_CALLER if status < 500 else _SERVER)
     return msgspec.json.encode({"error": {"message": message, "type": kind, "param": None, "code": code}})
 
 

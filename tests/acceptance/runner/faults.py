@@ -1,6 +1,7 @@
 """What breaks, one after the other: every answer under way ends, in time and in words; afterwards all is as before."""
 
 import signal
+import statistics
 import time
 from functools import partial
 
@@ -14,6 +15,8 @@ SOON = 5.0
 """Seconds in which what can be noticed at once has ended an answer."""
 BOUND = 65.0
 """Seconds in which what cannot be noticed has: 60, and 5 for a busy machine."""
+FORGOTTEN = 25.0
+"""Seconds in which a request of a process that died has lost its slot: 15, and air for a busy machine."""
 _LEAVE_BOUND = 1.0
 _LINES = 5
 """Of a stream before something happens to it."""
@@ -45,13 +48,20 @@ def _refused(made: World, worker: int, host: RunnerHost) -> Refusal:
     return refusal
 
 
-def _is_offline_at_once(made: World, host: RunnerHost, times: int = 1) -> str:
-    found = [_refused(made, worker, host) for _ in range(times) for worker in range(len(made.clients))]
+def _at_once(found: list[Refusal], status: int, code: str) -> str:
+    """All of them, judged by the half that was faster: a busy machine delays one now and then. What is told of it."""
     for each in found:
-        assert (each.status, each.code) == (503, "runner_offline"), each
-        assert each.seconds < AT_ONCE, each
-    first, slowest = found[0], max(found, key=lambda each: each.seconds)
-    return f"the next request: {first}; the slowest of {len(found)}: {slowest.seconds * 1000:.0f} ms"
+        assert (each.status, each.code) == (status, code), each
+        assert each.seconds < SOON, each
+    assert statistics.median(each.seconds for each in found) < AT_ONCE, ", ".join(map(str, found))
+    slowest = max(each.seconds for each in found)
+    return f"{found[0]}; the slowest of {len(found)}: {slowest * 1000:.0f} ms"
+
+
+def _is_offline_at_once(made: World, host: RunnerHost) -> str:
+    workers = range(len(made.clients))
+    found = [_refused(made, worker, host) for _ in range(5) for worker in workers]
+    return f"the next request: {_at_once(found, 503, 'runner_offline')}"
 
 
 def _serve_again(made: World, hosts: tuple[RunnerHost, ...], tell: Tell) -> None:
@@ -80,10 +90,8 @@ def fifth(made: World, tell: Tell) -> None:
         made.clients[number % 2].send(host.alias, stream=True, max_tokens=400, ignore_eos=True) for number in range(4)
     ]
     until(lambda: all(host.reached(nonce) for _, nonce in sent), "four requests did not reach the model", 30)
-    refusal = _refused(made, 1, host)
-    tell(f"the fifth: {refusal}")
-    assert (refusal.status, refusal.code) == (429, "runner_busy")
-    assert refusal.seconds < AT_ONCE
+    found = [_refused(made, worker, host) for worker in (1, 0, 1, 0, 1)]
+    tell(f"the fifth: {_at_once(found, 429, 'runner_busy')}")
     for connection, nonce in sent:
         connection.close()
         made.broken.append(nonce)
@@ -109,7 +117,7 @@ def runner_stops(made: World, tell: Tell) -> None:
         asking = _begun(made, 0, host)
         began = time.monotonic()
         host.runner.end(how)
-        tell(f"{how.name}: {_is_offline_at_once(made, host, 5)}")
+        tell(f"{how.name}: {_is_offline_at_once(made, host)}")
         tell(_ends(asking, began, SOON))
         made.clients[0].works(made.hosts[1].alias)
         host.runner.start(READY)
@@ -139,26 +147,23 @@ def _api_is_back(made: World, said: list[int], tell: Tell) -> None:
     _serve_again(made, made.hosts, tell)
 
 
-def api_restarts(made: World, tell: Tell) -> None:
-    askings = [_begun(made, 0, made.hosts[0]), _begun(made, 1, made.hosts[1])]
-    said = [len(host.runner.lines) for host in made.hosts]
-    began = time.monotonic()
-    assert made.api.end() == 0
-    for asking in askings:
-        tell(_ends(asking, began, SOON))
-    _api_is_back(made, said, tell)
-
-
-def api_dies(made: World, tell: Tell) -> None:
-    """A frame that was asked of it never comes, and nobody can say so before its time is over."""
-    askings = [_begun(made, 0, made.hosts[0]), _begun(made, 1, made.hosts[1])]
-    said = [len(host.runner.lines) for host in made.hosts]
-    began = time.monotonic()
-    made.api.end(signal.SIGKILL)
-    for asking in askings:
-        made.late.append(made.pool.submit(_ends, asking, began, BOUND))
-    _api_is_back(made, said, tell)
-    tell("the two streams are told of below, when their time is over")
+def api_ends(made: World, tell: Tell) -> None:
+    """A process that is killed says nothing: it is missed when it does not say that it works on a request."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        askings = [_begun(made, 0, made.hosts[0]), _begun(made, 1, made.hosts[1])]
+        said = [len(host.runner.lines) for host in made.hosts]
+        began = time.monotonic()
+        status = made.api.end(how)
+        assert status == (0 if how is signal.SIGTERM else -how), f"exit status {status}"
+        for asking in askings:
+            tell(f"{how.name}: {_ends(asking, began, SOON)}")
+        tell(_is_offline_at_once(made, made.hosts[0]))
+        began = time.monotonic()
+        made.api.start(READY)
+        for host, before in zip(made.hosts, said, strict=True):
+            host.runner.said(READY, before)
+        tell(f"it was back, and both runners had dialled in again, after {time.monotonic() - began:.1f} s")
+        _serve_again(made, made.hosts, tell)
 
 
 def worker_dies(made: World, tell: Tell) -> None:
@@ -175,8 +180,8 @@ def worker_dies(made: World, tell: Tell) -> None:
     tell("the other worker's stream went on")
     other.leave()
     made.workers[0].start(READY)
-    host.runner.end()  # what the worker asked for holds its slot for 90 s otherwise, and this llama.cpp has one
-    host.runner.start(READY)
+    until(partial(host.left_by_client, asking.nonce), "llama.cpp went on", FORGOTTEN)
+    tell(f"llama.cpp's connection closed after {time.monotonic() - began:.1f} s: nobody asked for more")
     _serve_again(made, (host,), tell)
 
 
@@ -210,20 +215,13 @@ def silence(made: World, tell: Tell) -> None:
     _serve_again(made, made.hosts, tell)
 
 
-def late_ends(made: World, tell: Tell) -> None:
-    for end in made.late:
-        tell(end.result())
-
-
 STEPS: tuple[tuple[str, Step], ...] = (
     ("the client leaves mid-stream", client_leaves),
     ("four requests at once, and a fifth", fifth),
     ("a model that is not approved on its machine, and a lost allowlist", not_approved),
     ("a runner is stopped mid-stream", runner_stops),
     ("the broker is killed mid-stream", broker_dies),
-    ("the API process is stopped mid-stream, and started", api_restarts),
+    ("the API process is stopped, and killed, mid-stream, and started again", api_ends),
     ("a data worker is killed mid-stream", worker_dies),
-    ("the API process is killed mid-stream", api_dies),
     ("a runner's cable is cut mid-stream, another runner is stopped (SIGSTOP) mid-stream", silence),
-    ("the streams whose API process was killed", late_ends),
 )

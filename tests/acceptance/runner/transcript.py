@@ -30,6 +30,7 @@ class Transcript:
             holds = False
             self.failed.append(name)
             told.append(str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}")
+            told += [] if str(error) else [f"not so: {traceback.extract_tb(error.__traceback__)[-1].line}"]
             told.append(f"at {_place(error)}")
         self.steps += 1
         print(f"{'ok' if holds else 'FAILED':>6} {time.monotonic() - began:6.1f} s  {name}")

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -153,8 +153,6 @@ class World:
     """Keys that were given out."""
     pool: ThreadPoolExecutor = field(default_factory=ThreadPoolExecutor)
     """For what takes its time."""
-    late: list[Future[str]] = field(default_factory=list)
-    """Ends of streams that are still waited for."""
     refused: list[str] = field(default_factory=list)
     """Nonces of requests that must not have reached any model's server."""
     broken: list[str] = field(default_factory=list)

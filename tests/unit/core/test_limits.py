@@ -39,6 +39,7 @@ def test_the_numbers_of_the_design_are_the_defaults(name: str, value: float) -> 
         ("idle_seconds", 60.0),
         ("lifetime_seconds", 600.0),
         ("heartbeat_seconds", 15.0),
+        ("unasked_seconds", 15.0),
         ("silence_seconds", 45.0),
     ],
 )

@@ -9,13 +9,20 @@ from pointsman.config.listen_address import Address
 from pointsman.config.tls_files import Tls
 from pointsman.core.limits import MIB
 from pointsman.gateway.control import ControlPlane
+from pointsman.gateway.grpc.budgets import BudgetsServicer
 from pointsman.gateway.grpc.control import ControlServicer
 from pointsman.gateway.grpc.gate import Gate
 from pointsman.gateway.grpc.inference import InferenceServicer
 from pointsman.gateway.grpc.openshell import OpenShellServicer
 from pointsman.gateway.grpc.policies import PoliciesServicer
 from pointsman.gateway.listeners import GRPC_OPTIONS, bind_grpc
-from pointsman.rpc.gen import control_pb2_grpc, inference_pb2_grpc, openshell_pb2_grpc, policies_pb2_grpc
+from pointsman.rpc.gen import (
+    budgets_pb2_grpc,
+    control_pb2_grpc,
+    inference_pb2_grpc,
+    openshell_pb2_grpc,
+    policies_pb2_grpc,
+)
 
 _STOP_SECONDS = 1.0
 
@@ -61,6 +68,7 @@ class GrpcServer:
         inference_pb2_grpc.add_InferenceServicer_to_server(InferenceServicer(control), self._server)
         openshell_pb2_grpc.add_OpenShellServicer_to_server(OpenShellServicer(control), self._server)
         control_pb2_grpc.add_ControlServicer_to_server(ControlServicer(control), self._server)
+        budgets_pb2_grpc.add_BudgetsServicer_to_server(BudgetsServicer(control.budgets), self._server)
         policies_pb2_grpc.add_PoliciesServicer_to_server(PoliciesServicer(control), self._server)
 
     async def start(self, address: Address, tls: Tls | None) -> int:

@@ -15,6 +15,7 @@ from pointsman.gateway.rest import endpoints
 from pointsman.gateway.rest.admission import AdminRoute, PublicRoute
 from pointsman.gateway.rest.ai_models import add_ai_models
 from pointsman.gateway.rest.boundary import Boundary
+from pointsman.gateway.rest.budgets import add_budgets
 from pointsman.gateway.rest.document import document
 from pointsman.gateway.rest.endpoints import BASE
 from pointsman.gateway.rest.explained import ExplainEndpoint, ExplainRoute
@@ -83,6 +84,7 @@ def _add_operations(api: FastAPI, control: ControlPlane, gateway: endpoints.Gate
     _add_accounts(api, endpoints.AccountEndpoints(control))
     add_runners(api, control)
     add_ai_models(api, control)
+    add_budgets(api, control)
     add_policies(api, control)
     explaining = ExplainEndpoint(control).explain
     _add(api, "POST", f"{BASE}/explain", explaining, operation_id="explain", route_class_override=ExplainRoute)

@@ -32,6 +32,8 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     _is_over = False
     """Whether what comes is of no interest any more."""
     _last: asyncio.TimerHandle | None = None
+    _behind = 0
+    """Messages since a close was sent."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._unseen = bytearray()
@@ -118,6 +120,14 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if self._between > _FRAMES_BETWEEN and not self.close_sent:
             self.conn.fail(_VIOLATION)
             self.handle_parser_exception()
+
+    def send_receive_event_to_app(self) -> None:
+        if self.close_sent:  # nobody takes it, so nothing makes it wait: a flood would hold up the loop
+            self._behind += 1
+            if self._behind > _FRAMES_BETWEEN:
+                self.transport.abort()
+                return
+        super().send_receive_event_to_app()
 
     def handle_parser_exception(self) -> None:
         """Close because of what came. Unlike uvicorn, let the peer read why: what it has sent by then is taken."""

@@ -52,7 +52,7 @@ class HttpBackend:
         """Send the request, over a kept connection if there is one, and wait for the head."""
         prepared = self._prepared.get(call.candidate)
         request = encode_call(call, prepared.template, self._limits)
-        return await send(request, prepared.origin, self._sweep, self._limits, prepared.patience)
+        return await send(call, request, prepared.origin, self._sweep, self._limits, prepared.patience)
 
 
 def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> list[bytes | memoryview]:
@@ -68,13 +68,14 @@ def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> list[b
 
 
 async def send(
-    request: list[bytes | memoryview], origin: OriginPool, sweep: Sweep, limits: Limits, patience: Patience
+    call: Call, request: list[bytes | memoryview], origin: OriginPool, sweep: Sweep, limits: Limits, patience: Patience
 ) -> Exchange:
     """One attempt. A kept connection that dies without a byte of response is replaced once."""
     connection = origin.take() or await origin.dial()
     while True:
         exchange = Exchange(connection, limits, sweep, patience, reused=connection.used)
         try:
+            call.is_sent = True
             connection.send(exchange, request)
             await exchange.opened()
         except StaleConnection:
@@ -126,10 +127,10 @@ class EngineBackend:
         request = encode_call(call, template, self._limits)
         timeout = call.candidate.timeout_seconds
         if timeout:
-            return await send(request, origin, self._sweep, self._limits, Patience(timeout))
+            return await send(call, request, origin, self._sweep, self._limits, Patience(timeout))
         seconds = self._limits.response_header_seconds
         patience = Patience(seconds, _while_working(line.cpu_seconds, seconds * _WORKING_SHARE))
-        return await send(request, origin, self._sweep, self._limits, patience)
+        return await send(call, request, origin, self._sweep, self._limits, patience)
 
 
 def _while_working(cpu_seconds: Callable[[], float], least: float) -> Callable[[], bool]:

@@ -88,6 +88,7 @@ class RunnerBackend:
             raise NoCompatibleRoute("a runner's model speaks chat completions alone")
         body, streams = body_for_runner(call.body, model.candidate.model, self._json_keys, self.limits.request_bytes)
         answer = RunnerAnswer(self, model, streams=streams)
+        call.is_sent = True
         try:
             await answer.begin(body)
         except BaseException:
@@ -190,13 +191,16 @@ class RunnerAnswer:
         raise NoReply("its time is over")
 
     async def _watch(self) -> None:
-        """End the waiting for a frame that nobody works for any more."""
+        """End the waiting for a frame that nobody works for any more.
+
+        Whoever holds the line learns by it that this process lives, also while its client reads slowly.
+        """
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             asking = self._asking
-            if asking is None or self._clock() - self._asked_at < _LOOK_SECONDS or await self._lives():
+            if self._clock() - self._asked_at < _LOOK_SECONDS or await self._lives():
                 continue
-            if asking is self._asking:  # still
+            if asking is not None and asking is self._asking:  # still
                 asking.reschedule(self._clock())
 
     async def _lives(self) -> bool:

@@ -1,0 +1,114 @@
+"""Which budgets a request counts for, what is reserved for it, and what it comes to. Pure."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pointsman.core.attempts import Chain, Member
+from pointsman.core.budget import Budget, BudgetUnit, BudgetWindow, Charge
+from pointsman.core.budget_window import Window
+from pointsman.core.caller import Caller
+from pointsman.core.candidate import Candidate
+from pointsman.core.model_table import Target
+from pointsman.core.money import shown_amount
+from pointsman.core.price import PriceTable, Tokens
+
+WindowOf = Callable[[BudgetWindow, str], Window]
+"""The current one of a kind, in a zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """A budget that a request counts for, and under whose name."""
+
+    budget: Budget
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one request comes to, or may come to, in every unit."""
+
+    requests: int = 0
+    tokens: Tokens = Tokens()  # noqa: RUF009  # frozen
+    money: int = 0
+
+    def of(self, unit: BudgetUnit) -> int:
+        """In one."""
+        match unit:
+            case BudgetUnit.REQUESTS:
+                return self.requests
+            case BudgetUnit.TOKENS:
+                return self.tokens.input + self.tokens.output
+            case BudgetUnit.MONEY:
+                return self.money
+
+
+NO_USE = Use()
+
+
+def applying(budgets: Iterable[Budget], caller: Caller, route: str) -> tuple[Applying, ...]:
+    """Those that a request of a caller on a route counts for, in the order that they are given in."""
+    found = ((each, each.subject_of(caller, route)) for each in budgets)
+    return tuple(Applying(budget, subject) for budget, subject in found if subject is not None)
+
+
+def needs_tokens(applied: Iterable[Applying]) -> bool:
+    """Whether anything but requests is counted, so that a body must be looked at."""
+    return any(each.budget.unit is not BudgetUnit.REQUESTS for each in applied)
+
+
+def dearest(target: Target, tokens: Tokens, prices: PriceTable) -> int:
+    """What so many tokens cost at most, whoever of a chain answers; what is unpriced costs nothing.
+
+    A chain that sends on the client's model may be asked for any that a provider has.
+    """
+    if not isinstance(target, Chain):
+        candidate = target if isinstance(target, Candidate) else target.candidate
+        return prices.cost(candidate.provider, candidate.model, tokens) or 0
+    costs = [_cost_of_member(each, tokens, prices, any_model=target.forwards_model) for each in target.all_members]
+    return max(costs, default=0)
+
+
+def _cost_of_member(member: Member, tokens: Tokens, prices: PriceTable, *, any_model: bool) -> int:
+    name = member.candidate.provider
+    own = prices.cost(name, member.candidate.model, tokens) or 0
+    if not any_model:
+        return own
+    models = [model for provider, model in prices.prices if provider == name]
+    return max([own, *(prices.cost(name, model, tokens) or 0 for model in models)])
+
+
+def charges_of(applied: Sequence[Applying], use: Use, window_of: WindowOf) -> tuple[Charge, ...]:
+    """What is reserved with each."""
+    return tuple(_charge(each, use, window_of(each.budget.window, each.budget.time_zone)) for each in applied)
+
+
+def _charge(applied: Applying, use: Use, window: Window) -> Charge:
+    budget = applied.budget
+    limit = budget.amount if budget.is_hard else None
+    return Charge(budget.id, applied.subject, window.name, window.end, use.of(budget.unit), limit)
+
+
+def amounts_of(applied: Sequence[Applying], use: Use) -> list[int]:
+    """What a request came to with each."""
+    return [use.of(each.budget.unit) for each in applied]
+
+
+def shown(unit: BudgetUnit, amount: int) -> str:
+    """An amount for people: `12 requests`, `4096 tokens`, `0.25 of money`."""
+    return f"{shown_amount(amount)} of money" if unit is BudgetUnit.MONEY else f"{amount} {unit.value}"
+
+
+def told_refusal(budget: Budget, asked: int, retry_at: float, until: str) -> str:
+    """What the client hears of a budget without room. `until`: the moment `retry_at`, written out."""
+    name = f"the budget {budget.name!r}"
+    if budget.amount == 0:
+        return f"{name} has no room for any request; ask whoever runs this gateway for more"
+    hint = "" if budget.unit is BudgetUnit.REQUESTS else "; a lower max_tokens may fit"
+    if asked > budget.amount:
+        asked_for, all_of_it = shown(budget.unit, asked), shown(budget.unit, budget.amount)
+        return f"this request may come to {asked_for}, and all of {name} is {all_of_it}{hint}"
+    if math.isinf(retry_at):
+        return f"{name} has no room for this request{hint}; ask whoever runs this gateway for more"
+    return f"{name} has no room for this request until {until}{hint}"

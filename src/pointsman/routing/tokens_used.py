@@ -1,0 +1,49 @@
+"""How many tokens a request may come to, and did come to. Pure; what an upstream reports is `wire.usage`'s."""
+
+from pointsman.core.price import Tokens
+from pointsman.core.protocols import InferenceProtocol as P
+from pointsman.wire.output_bound import OutputBound
+from pointsman.wire.usage import TokenUsage
+
+DEFAULT_OUTPUT_TOKENS = 4096
+"""Reserved for an answer whose request names no limit (ours): most answers are shorter, few models' longest is."""
+_LEAST_BYTES = 3
+"""Of a request's body for each token, reserved: less only where every word is rare."""
+_USUAL_BYTES = 4
+"""Of text for each token, as providers say of English."""
+_STREAMED_BYTES = 100
+"""Of an event stream for each token: less than events of one token have, so that it is not reckoned too little."""
+NOTHING = Tokens()
+
+
+def may_use(received: int, bound: OutputBound, protocol: str, path: str) -> Tokens:
+    """The most that a request with a body of so many bytes is expected to come to."""
+    if is_counting(path):
+        return NOTHING
+    return Tokens(-(-received // _LEAST_BYTES), _longest_output(bound, protocol))
+
+
+def is_counting(path: str) -> bool:
+    """Whether it only asks how many tokens a request would have, which uses none."""
+    return path.endswith("/count_tokens")
+
+
+def _longest_output(bound: OutputBound, protocol: str) -> int:
+    if protocol == P.EMBEDDINGS:
+        return 0
+    return (DEFAULT_OUTPUT_TOKENS if bound.tokens is None else bound.tokens) * bound.answers
+
+
+def has_used(reported: TokenUsage | None, received: int, sent: int, *, is_stream: bool, is_whole: bool) -> Tokens:
+    """What a request came to that was answered with success, or may have been: what nobody reported is reckoned.
+
+    `received`, `sent`: bytes of the two bodies. Of an answer that was cut the output is reckoned too, since its
+    upstream may have told the first of its tokens only.
+    """
+    incoming, outgoing = reported if reported is not None else (-1, -1)
+    is_estimated = incoming < 0 or outgoing < 0 or not is_whole
+    if incoming < 0:
+        incoming = -(-received // _USUAL_BYTES)
+    if outgoing < 0 or not is_whole:
+        outgoing = max(outgoing, -(-sent // (_STREAMED_BYTES if is_stream else _USUAL_BYTES)))
+    return Tokens(incoming, outgoing, is_estimated=is_estimated)
