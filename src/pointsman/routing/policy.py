@@ -15,7 +15,15 @@ from pointsman.core.errors import MalformedRequest
 from pointsman.core.policy import Effect, Policy, PolicyHit, Rule, RuleScope, Side
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.routing.redaction import Places, without
-from pointsman.routing.request_text import Text, TooManyStrings, hidden_texts, parts_of_groups, pointer, texts_of
+from pointsman.routing.request_text import (
+    Text,
+    TooManyStrings,
+    hidden_texts,
+    is_in_tokens,
+    parts_of_groups,
+    pointer,
+    texts_of,
+)
 from pointsman.routing.request_tools import ToolPlace, tools_of
 from pointsman.routing.text_patterns import PatternSet, plain
 from pointsman.wire.json_strings import Document, Span, flat_text, read_document
@@ -263,6 +271,8 @@ def _evaluate(
                     hits.add(tool_rule.rule, tool.place)
     if compiled.patterns is None or hits.blocked_by:
         return None
+    if is_in_tokens(names):
+        raise MalformedRequest("request body gives text as numbers of tokens, which are not searched")
     found = _suspects(compiled, compiled.patterns, document)
     return _search(compiled, found, document, body, hits) if found else None
 

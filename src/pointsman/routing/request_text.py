@@ -5,7 +5,7 @@ unknown is text, names of members included, so that nothing hides in a field tha
 the same places, and are read by the same rules.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -137,7 +137,7 @@ class _Walk:
     ) -> None:
         if mode == Mode.FREE or key not in _VOCABULARY:
             self._add(value, place, 0)
-        elif key in _MARKS or _is_base64(key, value, members) or (mode == Mode.SCHEMA and key == "name"):
+        elif key in _MARKS or _is_base64(key, value, members, place) or (mode == Mode.SCHEMA and key == "name"):
             self._skip()
         else:
             text = self._add(value, place, group if key == "text" else 0)
@@ -171,10 +171,20 @@ def _mode_below(key: str, value: Any, mode: Mode) -> Mode:
     return Mode.FREE if key == "input" and type(value) is dict else Mode.STRUCTURE
 
 
-def _is_base64(key: str, value: str, members: dict[str, Any]) -> bool:
+def _is_base64(key: str, value: str, members: dict[str, Any], place: tuple[str | int, ...]) -> bool:
     if key == "data":
-        return members.get("type") in ("base64", "redacted_thinking") or "format" in members
+        return members.get("type") in ("base64", "redacted_thinking") or place[-2:-1] == ("input_audio",)
     return key in ("url", "image_url", "file_data") and value.startswith("data:") and ";base64," in value[:128]
+
+
+def is_in_tokens(request: Mapping[str, Any]) -> bool:
+    """Whether a text is given by the numbers of its tokens, as for completions and embeddings it may be."""
+    return any(
+        type(each) is not str and type(each) is not dict
+        for given in (request.get("prompt"), request.get("input"))
+        if type(given) is list
+        for each in given
+    )
 
 
 def hidden_texts(value: Any) -> list[bytes]:

@@ -54,6 +54,7 @@ TOOLS: list[tuple[str, dict[str, Any], str]] = [
     (CHAT, {"tools": [{"type": "custom", "custom": {"name": "bash"}}]}, "/tools/0"),
     (CHAT, {"tools": [{"function": {"name": "ok", "NAME": "bash"}}]}, "/tools/0"),
     (CHAT, {"Tools": [{"Function": {"Name": "bash"}}]}, "/tools/0"),
+    (CHAT, {"tools": [{"name": "read", "cuſtom": {"name": "bash"}}]}, "/tools/0"),
     (CHAT, {"toolſ": [{"function": {"name": "bash"}}]}, "/tools/0"),
     (CHAT, {"tools": [{"function": {"name": "ｂａｓｈ"}}]}, "/tools/0"),
     (CHAT, {"tools": [{"function": {"name": "ba\u200bsh"}}]}, "/tools/0"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.core.policy import Effect
-from pointsman.routing.policy import PASSED
+from pointsman.routing.policy import PASSED, Unsearchable
 from pointsman.routing.redaction import MOST_SPANS, REDACTED
 from tests.support.policies import CHAT, MESSAGES, RESPONSES, decide, places, rule
 from tests.unit.wire.test_json_strings import written
@@ -31,6 +31,8 @@ TEXTS: list[tuple[str, dict[str, Any], str]] = [
     (CHAT, {"prompt": ["x", "secret"]}, "/prompt/1"),
     (CHAT, {"stop": ["secret"]}, "/stop/0"),
     (CHAT, {"metadata": {"a": "secret"}}, "/metadata/*"),
+    (CHAT, {"messages": [{"content": [{"type": "text", "data": "secret", "format": "x"}]}]},
+     "/messages/0/content/0/data"),
     (CHAT, {"unheard_of": {"role": "secret"}}, "/*/role"),
     (CHAT, {"Messages": [{"Content": "secret"}]}, "/*/0/*"),
     (RESPONSES, {"input": "secret"}, "/input"),
@@ -61,6 +63,7 @@ def test_a_pattern_is_found_in_all_text_and_redacted_there(dialect: str, body: d
         {"model": "secret"},
         {"messages": [{"role": "secret", "id": "secret", "type": "secret"}]},
         {"messages": [{"content": [{"source": {"type": "base64", "data": "secret"}}]}]},
+        {"messages": [{"content": [{"input_audio": {"data": "secret", "format": "wav"}}]}]},
         {"messages": [{"content": [{"image_url": {"url": "data:image/png;base64,secret"}}]}]},
         {"messages": [{"content": [{"type": "thinking", "signature": "secret"}]}]},
         {
@@ -72,6 +75,14 @@ def test_a_pattern_is_found_in_all_text_and_redacted_there(dialect: str, body: d
 )
 def test_what_no_model_reads_as_text_is_not_searched(body: dict[str, Any]) -> None:
     assert decide(body, SECRET) == PASSED
+
+
+@pytest.mark.parametrize("body", [{"prompt": [1, 2]}, {"prompt": ["a", [1]]}, {"input": [[1, 2]]}, {"Input": [1]}])
+def test_text_that_is_given_as_tokens_does_not_pass_unsearched(body: dict[str, Any]) -> None:
+    for each in (SECRET, HIDE):
+        with pytest.raises(Unsearchable, match="tokens"):
+            decide(body, each, dialect="openai_embeddings")
+    assert decide(body, rule(denied_tools=("x",))) == PASSED
 
 
 def test_the_name_of_a_tool_is_found_but_never_redacted() -> None:

@@ -100,7 +100,13 @@ def test_parts_of_a_string_are_replaced_in_any_spelling(text: str, data: st.Data
 
 @pytest.mark.parametrize(
     "text",
-    ['{"a":1,"a":2}', '{"a":1,"\\u0061":2}', '{"b":[{"x":{}},{"c":"\\u003a","c":""}]}', '[{"a:":":","a:":""}]'],
+    [
+        '{"a":1,"a":2}',
+        '{"a":1,"a":2,"b":"\\u003a"}',
+        '{"a":1,"\\u0061":2}',
+        '{"b":[{"x":{}},{"c":"\\u003a","c":""}]}',
+        '[{"a:":":","a:":""}]',
+    ],
 )
 def test_a_member_that_is_named_twice_is_refused_at_any_depth(text: str) -> None:
     with pytest.raises(MalformedRequest, match="twice"):
