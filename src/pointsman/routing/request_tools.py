@@ -72,8 +72,9 @@ def _names(tool: Any, kind: str = "") -> Names:
 
 def _in_message(message: dict[str, Any], place: str) -> Iterator[ToolPlace]:
     """The calls that a message, or an item of a conversation, tells of, and the tools that it brings."""
-    if message.keys() <= _PLAIN and "type" not in message and type(message.get("content")) is str:
-        return  # what most are
+    if message.keys() <= _PLAIN and "type" not in message:  # what most are
+        yield from _in_parts(message.get("content"), place)
+        return
     for tools in _members(message, "tools"):
         if tools is not None:
             yield from _offered(tools, f"{place}/tools")
@@ -85,9 +86,13 @@ def _in_message(message: dict[str, Any], place: str) -> Iterator[ToolPlace]:
         if call is not None:
             yield ToolPlace(_names(call), f"{place}/function_call")
     for parts in _members(message, "content"):
-        for number, part in enumerate(parts if type(parts) is list else ()):
-            if type(part) is dict and not (part.keys() <= _PLAIN and part.get("type") == "text"):
-                yield from _call(part, f"{place}/content/{number}")
+        yield from _in_parts(parts, place)
+
+
+def _in_parts(parts: Any, place: str) -> Iterator[ToolPlace]:
+    for number, part in enumerate(parts if type(parts) is list else ()):
+        if type(part) is dict and not (part.keys() <= _PLAIN and part.get("type") == "text"):
+            yield from _call(part, f"{place}/content/{number}")
 
 
 def _call(part: dict[str, Any], place: str) -> Iterator[ToolPlace]:
