@@ -162,7 +162,7 @@ async def test_after_a_refusal_nothing_of_the_transaction_is_lost(database: Data
 
 
 def _as_0002_left_it(connection: Connection) -> None:
-    for table in ("runners", "ai_models"):
+    for table in ("runners", "ai_models", "budgets", "policies"):
         connection.execute(text(f"DROP TABLE {table}"))
     connection.execute(text(f"UPDATE {migrations.VERSION_TABLE} SET version_num = '0002'"))
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from pointsman.core.policy import Effect, PolicyHit
 from pointsman.core.quota import Counters, Quota, QuotaKey
 from pointsman.core.quota_window import Day
 from pointsman.events.operations_file import operation_files
@@ -45,7 +46,9 @@ def test_every_metric_is_in_the_table_and_no_other() -> None:
 
     async def one_of_each() -> None:
         journal = Journal(metrics)
-        journal.request().stream_started()
+        request = journal.request()
+        request.stream_started()
+        request.policy_hit(PolicyHit("no-shell", Effect.BLOCK, "/tools/0", Effect.BLOCK), 1, is_enforced=True)
         await a_day_with_an_outage(journal)
 
     asyncio.run(one_of_each())

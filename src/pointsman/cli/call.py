@@ -126,11 +126,13 @@ class Gateway:
         from pointsman.rpc.gen.budgets_pb2_grpc import BudgetsStub
         from pointsman.rpc.gen.control_pb2_grpc import ControlStub
         from pointsman.rpc.gen.openshell_pb2_grpc import OpenShellStub
+        from pointsman.rpc.gen.policies_pb2_grpc import PoliciesStub
 
         self.audit = AuditStub(channel)
         self.control = ControlStub(channel)
         self.budgets = BudgetsStub(channel)
         self.openshell = OpenShellStub(channel)
+        self.policies = PoliciesStub(channel)
         self._address = address
         self._metadata = metadata
         self._token = token

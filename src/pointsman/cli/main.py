@@ -13,6 +13,7 @@ from pointsman.cli.explain import explain
 from pointsman.cli.gateway import gateway
 from pointsman.cli.inference import inference
 from pointsman.cli.key import key
+from pointsman.cli.policy import policy
 from pointsman.cli.provider import provider
 from pointsman.cli.route import route
 from pointsman.cli.runner import runner
@@ -58,6 +59,7 @@ cli.add_command(audit)
 cli.add_command(budget)
 cli.add_command(inference)
 cli.add_command(key)
+cli.add_command(policy)
 cli.add_command(provider)
 cli.add_command(route)
 cli.add_command(runner)

@@ -57,6 +57,21 @@ class ModelNotAuthorized(ListenerError):
     code = "model_not_authorized"
 
 
+class PolicyBlocked(ListenerError):
+    """A rule of the account's policy refuses the request; `told` names it, and nothing of what it matched."""
+
+    status = 403
+    text = "the request is refused by policy"
+    code = "policy_blocked"
+
+
+class PolicyUnsearchable(ListenerError):
+    """A policy applies, and the body cannot be searched: it is too large, or names something twice."""
+
+    text = "the request cannot be searched, and a policy applies"
+    code = "policy_unsearchable"
+
+
 class LoopDetected(ListenerError):
     """The request has been through this gateway before: a provider's base URL leads back to it."""
 

@@ -65,6 +65,36 @@ class Policy:
     """False: a dry run, in which every effect is `flag`."""
 
 
+class PolicyState(StrEnum):
+    """What a version is for."""
+
+    ENFORCED = "enforced"
+    DRY_RUN = "dry_run"
+    """In force beside the enforced one: what it would do is told."""
+    KEPT = "kept"
+    """As history, and to go back to."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyVersion:
+    """What is kept of a policy. Its rules never change; at most one of an account's is enforced, and one a dry run."""
+
+    account: str
+    version: int
+    """1, 2, 3 … of the account."""
+    rules: tuple[Rule, ...]
+    created_at: float
+    """Seconds since the epoch."""
+    state: PolicyState = PolicyState.DRY_RUN
+    enforced_at: float | None = None
+    """When it was enforced last; None for never."""
+
+    @property
+    def policy(self) -> Policy:
+        """As requests meet it."""
+        return Policy(self.account, self.version, self.rules, self.state is PolicyState.ENFORCED)
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyHit:
     """A rule that matched, where: never what it matched."""
@@ -72,4 +102,6 @@ class PolicyHit:
     rule: str
     effect: Effect
     place: str
-    """A JSON pointer without text of the request in it: `/messages/3/content`, `/tools/0`."""
+    """A JSON pointer without text of the request in it: `/messages/3/content`, `/tools/0`. Empty: all of it."""
+    would: Effect = Effect.FLAG
+    """The rule's own effect, whether it is enforced or not."""

@@ -12,6 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from pointsman.core.attempts import Plan, Skipped
+from pointsman.core.policy import Effect, PolicyHit
 from pointsman.events.printable import printable
 from pointsman.events.record import UsageSource
 from pointsman.wire.usage import TokenUsage
@@ -26,6 +27,7 @@ STREAM_COMPLETED = "stream_completed"
 INFER_COMPLETED = "infer_completed"
 INFER_FAILED = "infer_failed"
 INFER_CANCELLED = "infer_cancelled"
+POLICY_HIT = "policy_hit"
 EVENTS_DROPPED = "events_dropped"
 
 QUOTA_REASONS = frozenset({"quota_daily", "quota_minute", "exhausted"})
@@ -59,6 +61,7 @@ class Happening(msgspec.Struct):
     until: float = 0.0
     """Seconds since the epoch; 0 when nobody knows."""
     plan: Plan | None = None
+    hit: PolicyHit | None = None
     usage: UsageSource | None = None
     """Read when the event is formed, and then replaced by `tokens`."""
     tokens: TokenUsage | None = None
@@ -203,6 +206,17 @@ def _ended(happening: Happening) -> str:
     return f'"attempts":{happening.attempts},"latency_ms":{round(happening.seconds * 1000)},{_started(happening)}'
 
 
+_NO_HIT = PolicyHit("", Effect.FLAG, "")
+
+
+def _policy_hit(happening: Happening) -> str:
+    hit = happening.hit or _NO_HIT
+    return (
+        f'"rule":{_text(hit.rule)},"effect":{_text(hit.would)},"place":{msgspec.json.encode(hit.place).decode()},'
+        f'"version":{happening.attempts},"enforced":{"true" if happening.fallback else "false"},{_started(happening)}'
+    )
+
+
 def _dropped(happening: Happening) -> str:
     return f'"count":{happening.attempts}'
 
@@ -220,6 +234,19 @@ EVENTS = (
             "skipped": "who will not: a list of `provider`, `reason` and `until`",
         },
         _ordering,
+    ),
+    EventShape(
+        POLICY_HIT,
+        "a rule of the account's policy matches a request",
+        {
+            "rule": "its id",
+            "effect": "`block`, `redact` or `flag`",
+            "place": "a JSON pointer to what matched, or nothing for the request as a whole; never what matched",
+            "version": "of the policy",
+            "enforced": "whether it took effect; false in a dry run",
+            **_PLACE_FIELDS,
+        },
+        _policy_hit,
     ),
     EventShape(
         RATE_LIMIT_HIT,

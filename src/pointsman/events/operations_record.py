@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pointsman.core.attempts import Member, Plan, Skipped
+from pointsman.core.policy import PolicyHit
 from pointsman.events import operations
 from pointsman.events.operation_log import Lines
 from pointsman.events.operations import Happening, Subject
@@ -165,6 +166,13 @@ class Operation:
                 reason=reason,
                 ends_attempt=called,
             )
+        )
+
+    def policy_hit(self, hit: PolicyHit, version: int, *, is_enforced: bool) -> None:
+        """A rule of the account's policy has matched."""
+        now = self._journal.wall_clock()
+        self._journal.append(
+            Happening(operations.POLICY_HIT, now, self.subject, hit=hit, attempts=version, fallback=is_enforced)
         )
 
     def stream_started(self) -> None:

@@ -259,6 +259,8 @@ REASONS = {
     "budget_uncounted": "a hard budget cannot be counted: the counters' disk is full, or their database gone or held",
     "invalid_key": "no key of the data listener's, or none that is valid",
     "model_not_authorized": "the key or sandbox token may not use the route that `model` names",
+    "policy_blocked": "a rule of the account's policy refuses the request",
+    "policy_unsearchable": "a policy applies, and the body is too large to be searched, or names something twice",
     "loop_detected": "the request has been through this gateway before",
     "malformed_request": "broken HTTP, or a body that is not what it claims to be",
     "request_timeout": "the client stopped sending in the middle of a request or a CONNECT",

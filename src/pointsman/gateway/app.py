@@ -37,6 +37,7 @@ from pointsman.gateway.grpc.server import GrpcLimits, GrpcServer
 from pointsman.gateway.keys import Keys
 from pointsman.gateway.listeners import bind_sockets, ssl_context
 from pointsman.gateway.live_configuration import LiveConfiguration
+from pointsman.gateway.policies import Policies
 from pointsman.gateway.probe import Prober
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
@@ -86,6 +87,7 @@ def make_control_plane(
         accounts=Accounts(store, clock),
         audit=Audit(store),
         budgets=Budgets(store, clock, _record_id, say),
+        policies=Policies(store, clock, say),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
         explain=Explain(store, clock, runners),
         authenticator=Authenticator(store, admin_token, clock),

@@ -14,6 +14,7 @@ from pointsman.gateway.budgets import Budgets
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.explain import Explain
 from pointsman.gateway.keys import Keys
+from pointsman.gateway.policies import Policies
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.runners import Runners
@@ -50,6 +51,7 @@ class ControlPlane:
     accounts: Accounts
     audit: Audit
     budgets: Budgets
+    policies: Policies
     bundles: Bundles
     explain: Explain
     authenticator: Authenticator

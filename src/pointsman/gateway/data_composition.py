@@ -21,6 +21,8 @@ from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.provider_health import targets_of_records
+from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
+from pointsman.gateway.request_policy import following as following_policies
 from pointsman.gateway.runner_hub import RunnerHub
 from pointsman.gateway.runners import Runners
 from pointsman.gateway.stats import rows_of_records
@@ -92,13 +94,24 @@ async def data_side(
             watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
         budgets, stage = await _budgets(store, ledger, stack, log.say)
-        stages = Stages(budget_reserve=stage.reserve, budget_settle=stage.settle, usage_record=usage.record)
+        policies, request_policy = await _policies(store, stack)
+        stages = Stages(
+            budget_reserve=stage.reserve,
+            request_policy=request_policy,
+            budget_settle=stage.settle,
+            usage_record=usage.record,
+        )
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
         reach = DirectReach(settings.direct_allowed_cidrs)
         served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
-        yield DataSide(listener, watched, routes.refresh, budgets)
+
+        async def refresh() -> None:
+            await routes.refresh()
+            await policies.refresh()
+
+        yield DataSide(listener, watched, refresh, budgets)
 
 
 async def _budgets(
@@ -111,6 +124,15 @@ async def _budgets(
     stack.push_async_callback(ledger.close)
     await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))
     return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time)
+
+
+async def _policies(store: Store, stack: contextlib.AsyncExitStack) -> tuple[PoliciesInForce, RequestPolicy]:
+    """Raises ControlError."""
+    policies = PoliciesInForce(store)
+    await stack.enter_async_context(following_policies(policies))
+    stage = RequestPolicy(policies)
+    stack.callback(stage.close)
+    return policies, stage
 
 
 def _asks_for_keys(settings: Settings) -> bool:

@@ -15,6 +15,7 @@ from pointsman.core.audit import AuditDraft, AuditEntry, AuditHead, AuditQuery
 from pointsman.core.budget import Budget
 from pointsman.core.control_errors import DefinedInFile
 from pointsman.core.data_key import DataKey
+from pointsman.core.policy import PolicyVersion
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
@@ -211,6 +212,12 @@ class _LayeredReader:
     async def ai_models_of(self, account: str, runner_id: str) -> Sequence[AiModel]:
         return await self._reader.ai_models_of(account, runner_id)
 
+    async def policies(self, account: str) -> Sequence[PolicyVersion]:
+        return await self._reader.policies(account)
+
+    async def policies_in_force(self) -> Sequence[PolicyVersion]:
+        return await self._reader.policies_in_force()
+
     async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
         return await self._reader.usage(account, since, limit)
 
@@ -304,6 +311,15 @@ class _LayeredWriter(_LayeredReader):
 
     async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
         return await self._writer.append_audit(drafts)
+
+    async def insert_policy(self, policy: PolicyVersion) -> None:
+        await self._writer.insert_policy(policy)
+
+    async def mark_policy(self, policy: PolicyVersion) -> None:
+        await self._writer.mark_policy(policy)
+
+    async def delete_policy(self, account: str, version: int) -> bool:
+        return await self._writer.delete_policy(account, version)
 
 
 def _conflict(what: str, name: str) -> str:

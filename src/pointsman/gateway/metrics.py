@@ -89,7 +89,7 @@ class Metrics:
 
     def __init__(self, version: str, *, process: bool = True, most_names: int = MOST_NAMES) -> None:
         registry = self._registry = CollectorRegistry(auto_describe=True)
-        self._route, self._provider, self._account = (BoundedNames(most_names) for _ in range(3))
+        self._route, self._provider, self._account, self._rule = (BoundedNames(most_names) for _ in range(4))
         route, provider = ["account", "route"], ["account", "provider"]
         self._requests = Counter(
             "pointsman_requests",
@@ -121,6 +121,12 @@ class Metrics:
             "pointsman_fallbacks",
             "Times that a provider failed and another was to take its place.",
             [*provider, "reason"],
+            registry=registry,
+        )
+        self._hits = Counter(
+            "pointsman_policy_hits",
+            "Places at which rules of policies have matched; enforced is false in a dry run.",
+            ["account", "rule", "effect", "enforced"],
             registry=registry,
         )
         self._skips = Counter(
@@ -191,6 +197,9 @@ class Metrics:
                     self._sums[(self._fallbacks, *names, each.reason)] += 1
             elif event == operations.STREAM_STARTED:
                 self._started(each)
+            elif event == operations.POLICY_HIT and each.hit is not None:
+                names = self._account(each.subject.account), self._rule(each.hit.rule)
+                self._sums[(self._hits, *names, str(each.hit.would), _FLAGS[each.fallback])] += 1
             elif event == operations.RATE_LIMIT_HIT:
                 self._skip(each, each.provider, each.reason)
             elif event == operations.INFER_ORDERING and each.plan is not None and each.plan.skipped:

@@ -9,6 +9,7 @@ from pointsman.core.ai_model import AiModel
 from pointsman.core.audit import AuditDraft, AuditEntry, AuditHead, AuditQuery
 from pointsman.core.budget import Budget
 from pointsman.core.data_key import DataKey
+from pointsman.core.policy import PolicyVersion
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
@@ -87,6 +88,12 @@ class Reader(Protocol):
 
     async def ai_models_of(self, account: str, runner_id: str) -> Sequence[AiModel]:
         """Those of one runner, by alias."""
+
+    async def policies(self, account: str) -> Sequence[PolicyVersion]:
+        """All versions that are kept, the newest first."""
+
+    async def policies_in_force(self) -> Sequence[PolicyVersion]:
+        """Of every account: what is enforced and what is a dry run; the enforced one first."""
 
     async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
         """The newest rows from `since` on, the newest first."""
@@ -169,6 +176,15 @@ class Writer(Reader, Protocol):
 
     async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
         """Add entries behind the newest, without a gap; the newest is returned. They stand or fall with the rest."""
+
+    async def insert_policy(self, policy: PolicyVersion) -> None:
+        """A version that the account does not have."""
+
+    async def mark_policy(self, policy: PolicyVersion) -> None:
+        """Change its state, and when it was enforced."""
+
+    async def delete_policy(self, account: str, version: int) -> bool:
+        """Whether there was one."""
 
 
 class Store(Protocol):

@@ -16,6 +16,7 @@ from pointsman.core.audit import AuditEntry, AuditHead, AuditQuery
 from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
 from pointsman.core.control_errors import ControlError, StoreUnavailable
 from pointsman.core.data_key import DataKey
+from pointsman.core.policy import PolicyState, PolicyVersion, Rule
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route, RouteCandidate
 from pointsman.core.runner import Runner
@@ -31,6 +32,7 @@ from pointsman.store.tables import (
     budgets,
     generation,
     keys,
+    policies,
     provider_credentials,
     providers,
     routes,
@@ -215,6 +217,15 @@ class SqlReader:
         found = select(*_model_columns).where(condition).order_by(ai_models.c.alias)
         return [AiModel(*row) for row in (await self._execute(found)).all()]
 
+    async def policies(self, account: str) -> Sequence[PolicyVersion]:
+        newest_first = select(policies).where(policies.c.account == account).order_by(policies.c.version.desc())
+        return [_policy(row) for row in (await self._execute(newest_first)).all()]
+
+    async def policies_in_force(self) -> Sequence[PolicyVersion]:
+        in_force = select(policies).where(policies.c.state != str(PolicyState.KEPT))
+        ordered = in_force.order_by(policies.c.account, policies.c.state.desc())
+        return [_policy(row) for row in (await self._execute(ordered)).all()]
+
     async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
         mine = (usage.c.account == account) & (usage.c.at >= since)
         newest = select(*_usage_columns).where(mine).order_by(usage.c.at.desc(), usage.c.id.desc()).limit(limit)
@@ -292,4 +303,15 @@ def _raise_altered(provider: str, key: str) -> NoReturn:
     raise StoreUnavailable(
         f"the stored credential {key} of provider {provider} was altered and cannot be decrypted; "
         "restore the database from a backup, or delete the provider and create it again"
+    )
+
+
+def _policy(row: Row[Any]) -> PolicyVersion:
+    return PolicyVersion(
+        account=row.account,
+        version=row.version,
+        rules=msgspec.json.decode(row.rules, type=tuple[Rule, ...]),
+        created_at=row.created_at,
+        state=PolicyState(row.state),
+        enforced_at=row.enforced_at,
     )

@@ -189,6 +189,19 @@ ai_models = Table(
 )
 """`runner_id` refers to nothing: a model outlives its runner, as history."""
 
+policies = Table(
+    "policies",
+    metadata,
+    Column("account", NAME, ForeignKey("accounts.name"), primary_key=True),
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("rules", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("enforced_at", Double),
+    CheckConstraint("state IN ('enforced', 'dry_run', 'kept')", name="state"),
+)
+"""`rules` is a JSON list."""
+
 usage = Table(
     "usage",
     metadata,

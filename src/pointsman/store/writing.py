@@ -15,6 +15,7 @@ from pointsman.core.audit import AUDIT_PURPOSE, AuditDraft, AuditHead, chained
 from pointsman.core.budget import Budget
 from pointsman.core.control_errors import AlreadyExists, NotFound
 from pointsman.core.data_key import DataKey
+from pointsman.core.policy import PolicyVersion
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
@@ -30,6 +31,7 @@ from pointsman.store.tables import (
     budgets,
     generation,
     keys,
+    policies,
     provider_credentials,
     providers,
     route_versions,
@@ -262,6 +264,28 @@ class SqlWriter(SqlReader):
     async def delete_usage(self, before: float) -> int:
         """Remove older rows, and tell how many; called without a turn."""
         return (await self._execute(delete(usage).where(usage.c.at < before))).rowcount
+
+    async def insert_policy(self, policy: PolicyVersion) -> None:
+        await self._check_account(policy.account)
+        await self._execute(
+            insert(policies).values(
+                account=policy.account,
+                version=policy.version,
+                rules=msgspec.json.encode(policy.rules).decode(),
+                created_at=policy.created_at,
+                state=str(policy.state),
+                enforced_at=policy.enforced_at,
+            )
+        )
+
+    async def mark_policy(self, policy: PolicyVersion) -> None:
+        mine = (policies.c.account == policy.account) & (policies.c.version == policy.version)
+        values = {"state": str(policy.state), "enforced_at": policy.enforced_at}
+        await self._execute(update(policies).where(mine).values(**values))
+
+    async def delete_policy(self, account: str, version: int) -> bool:
+        mine = (policies.c.account == account) & (policies.c.version == version)
+        return await self._changes(delete(policies).where(mine))
 
     async def _check_account(self, name: str) -> None:
         if not await self._exists(accounts, accounts.c.name == name):

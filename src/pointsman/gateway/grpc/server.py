@@ -15,6 +15,7 @@ from pointsman.gateway.grpc.control import ControlServicer
 from pointsman.gateway.grpc.gate import Gate
 from pointsman.gateway.grpc.inference import InferenceServicer
 from pointsman.gateway.grpc.openshell import OpenShellServicer
+from pointsman.gateway.grpc.policies import PoliciesServicer
 from pointsman.gateway.listeners import GRPC_OPTIONS, bind_grpc
 from pointsman.rpc.gen import (
     audit_pb2_grpc,
@@ -22,6 +23,7 @@ from pointsman.rpc.gen import (
     control_pb2_grpc,
     inference_pb2_grpc,
     openshell_pb2_grpc,
+    policies_pb2_grpc,
 )
 
 _STOP_SECONDS = 1.0
@@ -70,6 +72,7 @@ class GrpcServer:
         control_pb2_grpc.add_ControlServicer_to_server(ControlServicer(control), self._server)
         audit_pb2_grpc.add_AuditServicer_to_server(AuditServicer(control), self._server)
         budgets_pb2_grpc.add_BudgetsServicer_to_server(BudgetsServicer(control.budgets), self._server)
+        policies_pb2_grpc.add_PoliciesServicer_to_server(PoliciesServicer(control), self._server)
 
     async def start(self, address: Address, tls: Tls | None) -> int:
         """Listen; the port that it got. Raises CannotStart."""

@@ -1,0 +1,112 @@
+"""Which tools a request offers or tells of having been called, in any dialect and spelling. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+Names = tuple[str, ...]
+"""All that a tool may be known by: its name, and its type when it is one of the upstream's own."""
+
+_PLAIN_TYPES = frozenset(("function", "custom", "object", ""))
+_PLAIN = frozenset(("role", "content", "name", "tool_call_id", "refusal", "text", "type", "cache_control"))
+_KNOWN = _PLAIN | frozenset(
+    (
+        *("tools", "tool_calls", "function_call", "function", "custom", "id", "index", "call_id", "arguments", "input"),
+        *("description", "parameters", "input_schema", "strict", "status", "output", "tool_use_id", "is_error"),
+        *("source", "image_url", "reasoning_content", "annotations", "thinking", "signature", "summary"),
+    )
+)
+"""Members that are no others in another case."""
+_CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use", "function_call", "custom_tool_call", "mcp_call"))
+
+
+class ToolPlace:
+    """A tool somewhere in a request. Not a dataclass: there may be hundreds."""
+
+    __slots__ = ("names", "place")
+
+    def __init__(self, names: Names, place: str) -> None:
+        self.names = names
+        """Empty where something is offered that cannot be told."""
+        self.place = place
+
+
+def tools_of(request: dict[str, Any]) -> Iterator[ToolPlace]:
+    """Everything that is offered, then everything that was called."""
+    for key, value in request.items():
+        known = key.casefold()  # some upstreams (Go's) take members in any case
+        if value is None:
+            continue
+        if known in ("tools", "functions", "mcp_servers"):
+            yield from _offered(value, f"/{known}", "mcp" if known == "mcp_servers" else "")
+        elif known == "web_search_options":
+            yield ToolPlace(("web_search",), "/web_search_options")
+        elif known in ("messages", "input") and type(value) is list:
+            for number, each in enumerate(value):
+                if type(each) is dict:
+                    yield from _in_message(each, f"/{known}/{number}")
+
+
+def _offered(value: Any, place: str, kind: str = "") -> Iterator[ToolPlace]:
+    if type(value) is not list:
+        yield ToolPlace((), place)
+        return
+    for number, each in enumerate(value):
+        yield ToolPlace(_names(each, kind), f"{place}/{number}")
+        inner = _members(each, "tools")  # a namespace of tools
+        for tools in inner:
+            yield from _offered(tools, f"{place}/{number}/tools")
+
+
+def _names(tool: Any, kind: str = "") -> Names:
+    """Empty for what is no tool at all."""
+    if type(tool) is str:
+        return (tool,)
+    names = [kind] if kind else []
+    names += [each for each in _members(tool, "name") if type(each) is str]
+    for key in ("function", "custom"):
+        for inner in _members(tool, key):
+            names += [each for each in _members(inner, "name") if type(each) is str]
+    names += [each for each in _members(tool, "type") if type(each) is str and each not in _PLAIN_TYPES]
+    return tuple(names)
+
+
+def _in_message(message: dict[str, Any], place: str) -> Iterator[ToolPlace]:
+    """The calls that a message, or an item of a conversation, tells of, and the tools that it brings."""
+    if message.keys() <= _PLAIN and "type" not in message:  # what most are
+        yield from _in_parts(message.get("content"), place)
+        return
+    for tools in _members(message, "tools"):
+        if tools is not None:
+            yield from _offered(tools, f"{place}/tools")
+    yield from _call(message, place)
+    for calls in _members(message, "tool_calls"):
+        for number, call in enumerate(calls if type(calls) is list else ()):
+            yield ToolPlace(_names(call), f"{place}/tool_calls/{number}")
+    for call in _members(message, "function_call"):
+        if call is not None:
+            yield ToolPlace(_names(call), f"{place}/function_call")
+    for parts in _members(message, "content"):
+        yield from _in_parts(parts, place)
+
+
+def _in_parts(parts: Any, place: str) -> Iterator[ToolPlace]:
+    for number, part in enumerate(parts if type(parts) is list else ()):
+        if type(part) is dict and not (part.keys() <= _PLAIN and part.get("type") == "text"):
+            yield from _call(part, f"{place}/content/{number}")
+
+
+def _call(part: dict[str, Any], place: str) -> Iterator[ToolPlace]:
+    for kind in _members(part, "type"):
+        if type(kind) is str and kind in _CALLS:
+            yield ToolPlace(tuple(each for each in _members(part, "name") if type(each) is str), place)
+        elif type(kind) is str and kind.endswith("_call"):  # of the upstream's own tools: web_search_call
+            yield ToolPlace((kind.removesuffix("_call"),), place)
+
+
+def _members(value: Any, name: str) -> Sequence[Any]:
+    """Every member of that name, in any case."""
+    if type(value) is not dict:
+        return ()
+    if value.keys() <= _KNOWN:
+        return (value[name],) if name in value else ()
+    return [each for key, each in value.items() if len(key) == len(name) and key.casefold() == name]

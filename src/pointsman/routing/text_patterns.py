@@ -1,0 +1,112 @@
+"""Patterns of RE2: many at once over one text, in time linear in it. Pure; the gateway alone needs the engine.
+
+A pattern is Unicode text and is searched in UTF-8, so that `.` is a character and places are bytes. It ignores case
+unless it says `(?-i)`, and `^` and `$` are the ends of a line.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+import re2
+
+from pointsman.wire.json_strings import utf8
+
+LONGEST_PATTERN = 1024
+"""Characters."""
+_SET_MEMORY = 64 * 1024 * 1024
+"""What the automaton of all patterns may grow to; it holds the states that texts have led to, and forgets them then."""
+_PATTERN_MEMORY = 8 * 1024 * 1024
+_WRAPPED = "(?im:%s)"
+_FORBIDDEN = {"A": "^", "z": "$", "C": "."}
+_PROBE, _PROBE_PATTERN = b"\xf4\x8f\xbf\xbf", r"(?-i)\x{10FFFF}"
+_ESCAPE = re.compile(r"\\(.)", re.S)
+_FLAGS = re.compile(r"\(\?([a-zA-Z]*)-([a-zA-Z]+)[:)]")
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+"""Characters that nobody sees (Default_Ignorable_Code_Point of Unicode 15), and halves of characters."""
+
+
+def options(memory: int) -> "re2.Options":
+    """Of every pattern."""
+    made = re2.Options()
+    made.max_mem = memory
+    made.log_errors = False
+    made.never_capture = True
+    return made
+
+
+def pattern_problem(pattern: str) -> str:
+    """Why a pattern cannot be used; empty when it can."""
+    if len(pattern) > LONGEST_PATTERN:
+        return f"is longer than {LONGEST_PATTERN} characters"
+    if "\0" in pattern or any("\ud800" <= each <= "\udfff" for each in pattern):
+        return "holds a NUL or half a character"
+    for escaped in _ESCAPE.findall(pattern):
+        if escaped in _FORBIDDEN:
+            return f"holds \\{escaped}, which means nothing here; write {_FORBIDDEN[escaped]}"
+    for _, removed in _FLAGS.findall(pattern):
+        if "m" in removed:
+            return "switches off (?m); ^ and $ are always the ends of a line"
+    try:
+        re2.compile(pattern, options(_PATTERN_MEMORY))
+        compiled = re2.compile(_WRAPPED % pattern, options(_PATTERN_MEMORY))
+    except re2.error as error:
+        text = error.args[0] if error.args else ""
+        return f"is not understood: {text.decode('utf-8', 'replace') if isinstance(text, bytes) else text}"
+    return "matches the empty text, and so everything" if compiled.search(b"") else ""
+
+
+def plain(text: str) -> str:
+    """What readers make of a text: compatibility forms are as what they stand for, what is invisible is not there."""
+    return INVISIBLE.sub("", unicodedata.normalize("NFKC", INVISIBLE.sub("", text)))
+
+
+class PatternSet:
+    """Compiled once; used on one thread at a time or on many."""
+
+    __slots__ = ("_all", "_each", "_probe", "_works", "has_line_ends")
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        """Patterns that have no problem (`pattern_problem`)."""
+        self._each = [re2.compile(_WRAPPED % pattern, options(_PATTERN_MEMORY)) for pattern in patterns]
+        self._all = re2.Set.SearchSet(options(_SET_MEMORY))
+        for pattern in patterns:
+            self._all.Add(_WRAPPED % pattern)
+        self._probe = self._all.Add(_PROBE_PATTERN)
+        self._all.Compile()
+        # An engine whose memory does not do says of every text that nothing matches it. It does not do from the start,
+        # or does for ever: when it is full of states, they are forgotten.
+        self._works = self._all.Match(_PROBE) == [self._probe]
+        self.has_line_ends = any("^" in pattern or "$" in pattern for pattern in patterns)
+        """Whether it matters where lines begin and end."""
+
+    def matching(self, text: bytes) -> set[int]:
+        """Which of them match anywhere, by their places in the sequence."""
+        if not self._works:
+            return {number for number in range(len(self._each)) if self.matches(number, text)}
+        found: list[int] = self._all.Match(text)
+        return {number for number in found if number != self._probe} if found else set()
+
+    def in_forms(self, text: bytes) -> set[int]:
+        """Which match a text as it is, or as it looks (`plain`)."""
+        found = self.matching(text)
+        if not text.isascii():
+            read = text.decode("utf-8", "surrogatepass")
+            made = plain(read)
+            if made != read:
+                found |= self.matching(utf8(made))
+        return found
+
+    def matches(self, number: int, text: bytes) -> bool:
+        """Whether one of them does."""
+        return self._each[number].search(text) is not None
+
+    def spans(self, number: int, text: bytes) -> Iterator[tuple[int, int]]:
+        """Where one of them does, from the left, without overlaps; never the empty text."""
+        for match in self._each[number].finditer(text):
+            begin, end = match.span()
+            if begin < end:
+                yield begin, end
