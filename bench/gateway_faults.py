@@ -15,21 +15,19 @@ import os
 import random
 import re
 import shutil
-import signal
 import sys
 import tempfile
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from bench.chain_world import ChainWorld
+from bench.fault_table import Row, bounded
 from bench.gateway_cells import Cell, ChainCell, NotHere, Options, start_again
 from bench.gateway_chain_cells import CHAIN_CELLS
 from bench.gateway_database_cells import DATABASE_CELLS, POSTGRESQL_CELLS, data_directory
@@ -39,57 +37,6 @@ from bench.gateway_world import Mark, World
 from tests.support.databases import PostgresServer, postgres_server
 
 _MOST_TEXTS = 3
-_WIDTH = 118
-
-
-class TooSlow(Exception):
-    """A cell's time is over."""
-
-
-@dataclass(slots=True)
-class Row:
-    """One line of the table."""
-
-    cell: str
-    operators: list[str] = field(default_factory=list)
-    sandboxes: list[str] = field(default_factory=list)
-    recovered: float = 0.0
-    took: float = 0.0
-    wrong: list[str] = field(default_factory=list)
-    skipped: str = ""
-
-    def text(self) -> str:
-        """For a terminal."""
-        verdict = f"skipped: {self.skipped}" if self.skipped else ("WRONG" if self.wrong else "ok")
-        lines = [f"{self.cell}: {verdict}, recovered after {self.recovered:.1f} s (cell {self.took:.1f} s)"]
-        for who, texts in (("operators", self.operators), ("sandboxes", self.sandboxes), ("wrong", self.wrong)):
-            for each in texts or ["nothing"]:
-                lines += textwrap.wrap(f"{who}: {each}", _WIDTH, initial_indent="    ", subsequent_indent="        ")
-        return "\n".join(lines)
-
-    def line(self) -> str:
-        """Of the table at the end."""
-        cells = [self.cell, "; ".join(self.operators) or "nothing", "; ".join(self.sandboxes) or "nothing"]
-        lost = self.skipped or "; ".join(self.wrong) or "nothing"
-        return "| " + " | ".join([*cells, f"{self.recovered:.1f} s", lost]).replace("\n", " ") + " |"
-
-
-@contextmanager
-def bounded(seconds: float) -> Iterator[None]:
-    """Raises TooSlow in the main thread when it takes longer."""
-
-    def over(*_: object) -> None:
-        raise TooSlow(f"took longer than {seconds:g} s")
-
-    before, began = signal.signal(signal.SIGALRM, over), time.monotonic()
-    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        if left:  # somebody else's, such as a test's
-            signal.setitimer(signal.ITIMER_REAL, max(0.001, left + began - time.monotonic()))
 
 
 def run_cell(cell: Cell, world: World, options: Options) -> Row:
@@ -100,7 +47,7 @@ def run_cell(cell: Cell, world: World, options: Options) -> Row:
         with bounded(cell.seconds):
             seen = cell.act(world, options)
             row.operators += seen.operators
-            row.sandboxes += seen.sandboxes
+            row.clients += seen.sandboxes
             row.wrong += seen.wrong
             allowed = seen.allowed
             row.recovered = world.recovered(seen.mended)
@@ -128,7 +75,7 @@ def run_chain_cell(cell: ChainCell, options: Options, server: PostgresServer | N
                 seen = cell.act(world, options)
             row.recovered = world.recovered_at - seen.mended if world.recovered_at else 0.0
             row.operators += [_shortened(text, world) for text in seen.operators]
-            row.sandboxes += [_shortened(text, world) for text in seen.sandboxes]
+            row.clients += [_shortened(text, world) for text in seen.sandboxes]
             row.wrong += seen.wrong
         except NotHere as error:
             row.skipped = str(error)
@@ -148,12 +95,12 @@ def _fill(row: Row, world: World, mark: Mark, allowed: Sequence[str]) -> None:
     failures = Counter(_shortened(text, world) for text in world.request_failures(mark))
     for text, count in failures.most_common():
         if text.startswith(tuple(allowed)):
-            row.sandboxes.append(f"{text} (×{count})")
+            row.clients.append(f"{text} (×{count})")
         else:
             row.wrong.append(f"a request failed (×{count}): {text}")
-    row.sandboxes.append(f"{world.requests_served(mark)} requests served")
+    row.clients.append(f"{world.requests_served(mark)} requests served")
     news = Counter(_kind(_shortened(line, world)) for line in world.news(mark))
-    row.sandboxes += [f"{text} (×{count})" for text, count in news.most_common(_MOST_TEXTS)]
+    row.clients += [f"{text} (×{count})" for text, count in news.most_common(_MOST_TEXTS)]
 
 
 def _shortened(text: str, world: World | ChainWorld) -> str:

@@ -14,61 +14,31 @@ import re
 import shutil
 import sys
 import tempfile
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+from bench.fault_table import Row, bounded
 from bench.gateway_cells import NotHere, fake_clock
-from bench.gateway_faults import bounded
 from bench.runner_cells import MEMORY_CELLS, PROCESS_CELLS, RunnerCell
 from bench.runner_machine_cells import MACHINE_CELLS
 from bench.runner_record_cells import RECORD_CELLS
 from bench.runner_world import Mark, RunnerWorld
 from tests.support.databases import postgres_server
 
-_WIDTH = 118
+_CALLERS = "callers"
 _MOST_TEXTS = 6
 _OF_REQUESTS = re.compile(r"pointsman: (request_matched|infer_)")
 
 
-@dataclass(slots=True)
-class Row:
-    """One line of the table."""
-
-    cell: str
-    operators: list[str] = field(default_factory=list)
-    callers: list[str] = field(default_factory=list)
-    recovered: float = 0.0
-    took: float = 0.0
-    wrong: list[str] = field(default_factory=list)
-    skipped: str = ""
-
-    def text(self) -> str:
-        """For a terminal."""
-        verdict = f"skipped: {self.skipped}" if self.skipped else ("WRONG" if self.wrong else "ok")
-        lines = [f"{self.cell}: {verdict}, recovered after {self.recovered:.1f} s (cell {self.took:.1f} s)"]
-        for who, texts in (("operators", self.operators), ("callers", self.callers), ("wrong", self.wrong)):
-            for each in texts or ["nothing"]:
-                lines += textwrap.wrap(f"{who}: {each}", _WIDTH, initial_indent="    ", subsequent_indent="        ")
-        return "\n".join(lines)
-
-    def line(self) -> str:
-        """Of the table at the end."""
-        told = [self.cell, "; ".join(self.operators) or "nothing", "; ".join(self.callers) or "nothing"]
-        wrong = self.skipped or "; ".join(self.wrong) or "nothing"
-        return "| " + " | ".join([*told, f"{self.recovered:.1f} s", wrong]).replace("\n", " ") + " |"
-
-
 def run_cell(cell: RunnerCell, world: RunnerWorld) -> Row:
     """Break it, mend it, look."""
-    row, began = Row(cell.name), time.monotonic()
+    row, began = Row(cell.name, who=_CALLERS), time.monotonic()
     mark = world.mark()
     try:
         with bounded(cell.seconds):
@@ -93,7 +63,7 @@ def _fill(row: Row, world: RunnerWorld, mark: Mark) -> None:
         if not _OF_REQUESTS.match(line)
     )
     row.operators += [f"{text} (×{count})" for text, count in news.most_common(_MOST_TEXTS)]
-    row.callers += world.ends(mark)
+    row.clients += world.ends(mark)
 
 
 def _shortened(text: str, world: RunnerWorld) -> str:
@@ -118,7 +88,7 @@ def run(cells: Sequence[RunnerCell]) -> list[Row]:
                     if rows[-1].wrong:
                         break
         except NotHere as error:
-            rows.append(Row(left.pop(0).name, skipped=str(error)))
+            rows.append(Row(left.pop(0).name, skipped=str(error), who=_CALLERS))
             print(rows[-1].text(), flush=True)
         finally:
             shutil.rmtree(directory, ignore_errors=True)

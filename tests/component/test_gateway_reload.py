@@ -94,7 +94,8 @@ def test_a_changed_file_is_in_force_when_the_log_says_so(configured: Configured)
 @pytest.mark.guarantee("C2")
 def test_a_wrong_file_changes_nothing_and_every_problem_is_told(configured: Configured) -> None:
     told = configured.changed("m2", more="auth: {data: x}\nunknown_key: 1\n", until=NOT_READ)
-    assert [line.partition(" ")[0] for line in told] == ["FILE:5:", "FILE:6:", "pointsman:"]
+    about = [line for line in told if line.startswith("FILE:") or NOT_READ in line]  # a busy machine has other news
+    assert [line.partition(" ")[0] for line in about] == ["FILE:5:", "FILE:6:", "pointsman:"]
     assert configured.model() == "m1"
     first = len(configured.gateway.lines)
     configured.file.unlink()

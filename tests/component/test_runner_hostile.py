@@ -270,7 +270,7 @@ def test_who_does_not_say_hello_as_it_should_gets_no_line(hostile: Program, gree
             async with hostile.playing(made.control, greeting, closes=True) as found:
                 await until(lambda: len(others) > 1)
                 assert told(await made.ask()) == (503, OFFLINE)
-                assert made.hub.presence(ACCOUNT, RUNNER) is None
+                assert made.hub.active_requests(ACCOUNT, RUNNER) is None
             assert found == {"closed": 1009 if "72 KiB" in greeting else 1008, "operations": []}
             assert f"runner {RUNNER} of {ACCOUNT} is connected" not in made.said
             assert {told(each) for each in others} == {(200, "")}

@@ -38,7 +38,7 @@ def test_who_may_not_dial_in_is_answered_before_the_upgrade(headers: dict[str, s
             body = refused.value.response.body or b""
             assert set(json.loads(body)["error"]) == {"code", "message"}
             assert TOKEN.encode() not in body
-            assert made.hub.presence(ACCOUNT, RUNNER) is None
+            assert made.hub.active_requests(ACCOUNT, RUNNER) is None
 
     run(work)
 
@@ -58,7 +58,7 @@ def test_a_first_frame_that_is_no_hello_ends_the_line(first: object, code: int) 
         async with bench() as made, made.runner(hello=False) as runner:
             await runner.send(first)
             assert await runner.closed() == code
-            assert made.hub.presence(ACCOUNT, RUNNER) is None
+            assert made.hub.active_requests(ACCOUNT, RUNNER) is None
 
     run(work)
 
@@ -89,8 +89,8 @@ def test_a_newer_socket_at_another_process_replaces_the_older_too() -> None:
         async with bench(buses=(bus, bus)) as one, bench(buses=(bus, bus)) as two, one.runner() as older:
             async with two.runner(), asyncio.timeout(10):
                 assert await older.closed() == 4001
-                assert one.hub.presence(ACCOUNT, RUNNER) is None
-                assert two.hub.presence(ACCOUNT, RUNNER) is not None
+                assert one.hub.active_requests(ACCOUNT, RUNNER) is None
+                assert two.hub.active_requests(ACCOUNT, RUNNER) is not None
             await bus.close()
 
     run(work)
@@ -118,7 +118,7 @@ def test_a_runner_that_is_silent_is_offline_and_one_that_says_that_it_lives_is_n
             for _ in range(6):
                 await runner.send({"type": "heartbeat"})
                 await asyncio.sleep(QUIET.silence_seconds / 3)
-            assert made.hub.presence(ACCOUNT, RUNNER) is not None
+            assert made.hub.active_requests(ACCOUNT, RUNNER) is not None
             assert await runner.closed() == 4002
             assert (await made.ask()).code == "runner_offline"
 
@@ -139,7 +139,7 @@ def test_a_store_that_goes_while_a_runner_dials_in_does_not_revoke_it_and_it_may
                 await runner.hello()
                 assert await runner.closed() == 1013
             async with made.runner():
-                assert made.hub.presence(ACCOUNT, RUNNER) is not None
+                assert made.hub.active_requests(ACCOUNT, RUNNER) is not None
 
     run(work)
 

@@ -45,7 +45,7 @@ async def real_runner(made: Bench, directory: Path, port: int) -> AsyncIterator[
     runner = Runner(state, directory, lambda _: None, DEFAULT_RUNNER_LIMITS)
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(runner.stay_connected(random.Random(1)))
-        await until(lambda: made.hub.presence(ACCOUNT, "r0") is not None)
+        await until(lambda: made.hub.active_requests(ACCOUNT, "r0") is not None)
         yield
         serving.cancel()
 
@@ -83,7 +83,7 @@ def test_a_runner_that_comes_and_goes_leaves_no_task_no_descriptor_and_no_object
         for _ in range(times):
             async with made.runner():
                 pass
-        await until(lambda: made.hub.presence(ACCOUNT, RUNNER) is None)
+        await until(lambda: made.hub.active_requests(ACCOUNT, RUNNER) is None)
         await until(lambda: made.said.count(f"runner {RUNNER} of {ACCOUNT} has gone") == times)
         made.said.clear()
         await asyncio.sleep(0)

@@ -72,7 +72,7 @@ def test_a_newer_socket_at_another_process_replaces_the_older_over_nats(tmp_path
                 asyncio.TaskGroup() as tasks,
             ):
                 assert await older.closed() == 4001
-                assert one.hub.presence(ACCOUNT, RUNNER) is None
+                assert one.hub.active_requests(ACCOUNT, RUNNER) is None
                 asked = [tasks.create_task(each.ask()) for each in (one, two)]
                 for _ in asked:
                     await newer.answer(await newer.receive(), "{}", done=True)

@@ -103,7 +103,7 @@ def test_of_a_hundred_sockets_at_once_the_last_is_in_force(apart: int) -> None:
             codes = {socket.code for socket in sockets[:-1]}
             assert codes <= {4001, 1013}
             assert sockets[-1].code is None or 1013 in codes
-            assert made.presence(ACCOUNT, RUNNER) is not None
+            assert made.active_requests(ACCOUNT, RUNNER) is not None
             for each in serving:
                 each.cancel()
 
@@ -124,7 +124,7 @@ def test_a_token_that_is_replaced_while_a_socket_comes_keeps_no_line(turns: int)
                 await made.evict(ACCOUNT, RUNNER)
                 socket.may_greet.set()
                 await until(lambda socket=socket: socket.code == 4003)  # type: ignore[misc]
-                assert made.presence(ACCOUNT, RUNNER) is None
+                assert made.active_requests(ACCOUNT, RUNNER) is None
 
     run(work)
 
@@ -139,7 +139,7 @@ def test_a_runner_that_cannot_be_judged_is_told_to_come_again_and_not_that_it_is
             socket.may_greet.set()
             await made.serve(IDENTITY, socket, confirm)
             assert socket.code == 1013
-            assert made.presence(ACCOUNT, RUNNER) is None
+            assert made.active_requests(ACCOUNT, RUNNER) is None
 
     run(work)
 
@@ -157,7 +157,7 @@ def test_four_sockets_of_a_runner_may_wait_with_their_hello_and_a_fifth_may_not(
             serving.append(tasks.create_task(made.serve(other, another, Token().confirm)))
             await until(lambda: another.code == 1008)  # the hello names another runner: it was read
             sockets[0].may_greet.set()
-            await until(lambda: made.presence(ACCOUNT, RUNNER) is not None)
+            await until(lambda: made.active_requests(ACCOUNT, RUNNER) is not None)
             for each in serving:
                 each.cancel()
 
@@ -175,7 +175,7 @@ def test_what_no_process_says_of_a_line_ends_it_only_by_a_code_of_ours(payload: 
             if payload.strip() == b"4001":
                 assert await runner.closed() == 4001
             else:
-                assert made.hub.presence(ACCOUNT, RUNNER) is not None
+                assert made.hub.active_requests(ACCOUNT, RUNNER) is not None
 
     run(work)
 
@@ -246,7 +246,7 @@ class _SlowHub:
     def __init__(self, answers: Callable[[str], bool]) -> None:
         self.answers = answers
 
-    def presence(self, _account: str, runner_id: str) -> None:
+    def active_requests(self, _account: str, runner_id: str) -> None:
         return None
 
     async def ask_line(self, _account: str, runner_id: str, timeout_seconds: float) -> None:

@@ -67,10 +67,10 @@ def test_a_line_that_was_taken_over_while_its_process_was_cut_off_ends_and_distu
         ):
             cut.lose()
             async with two.runner() as newer:
-                assert one.hub.presence(ACCOUNT, RUNNER) is not None
+                assert one.hub.active_requests(ACCOUNT, RUNNER) is not None
                 cut.find()
                 assert await older.closed() == 4002
-                assert two.hub.presence(ACCOUNT, RUNNER) is not None
+                assert two.hub.active_requests(ACCOUNT, RUNNER) is not None
                 lines = ["data: 1", "data: 2", "data: [DONE]"]
                 reader, _ = await two.send(b'{"model":"alias","stream":true}')
                 tasks.create_task(stream(newer, lines, done=True))

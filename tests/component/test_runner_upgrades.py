@@ -169,7 +169,7 @@ def test_what_is_no_message_is_counted(kind: str, more: int) -> None:
             line.transport.write(first + piece * allowed + last)  # a whole message begins the count anew
             async with asyncio.timeout(20):
                 await (await line.ping())
-            assert made.hub.presence("team", "one") is not None
+            assert made.hub.active_requests("team", "one") is not None
 
     run(work)
 
@@ -206,7 +206,7 @@ def test_a_runner_that_sends_what_nobody_waits_for_without_an_end_loses_its_line
             line.transport.write(_piece(Opcode.TEXT, frame) * (2 * MOST_UNASKED))
             await asyncio.wait_for(line.wait_closed(), 20)
             assert line.close_code in (1008, 1006)  # it may be cut before it has read why
-            assert made.hub.presence("team", "one") is None
+            assert made.hub.active_requests("team", "one") is None
 
     run(work)
 

@@ -16,4 +16,4 @@ def test_a_broker_that_dies_amid_streams_is_told_at_once_and_leaves_nothing_behi
         world = RunnerWorld(tmp_path, stack, data=1, runners=1, events=8)
         row = run_cell(RunnerCell("broker killed", lambda each: broker_killed(each, 0.5), 150), world)
     assert not row.wrong
-    assert any(text.startswith((OFFLINE, CUT_OFFLINE)) for text in row.callers)
+    assert any(text.startswith((OFFLINE, CUT_OFFLINE)) for text in row.clients)

@@ -131,8 +131,8 @@ class Bench:
 
     @property
     def active(self) -> int:
-        presence = self.hub.presence(ACCOUNT, RUNNER)
-        return -1 if presence is None else presence.active_requests
+        active = self.hub.active_requests(ACCOUNT, RUNNER)
+        return -1 if active is None else active
 
 
 def told(raw: bytes) -> Told:

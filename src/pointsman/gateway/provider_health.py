@@ -25,7 +25,7 @@ from pointsman.gateway.runners import SeenRunner
 from pointsman.proxy.backends.http import HttpBackend
 from pointsman.proxy.call import Call
 from pointsman.routing.members import member_of
-from pointsman.routing.registered_models import PROVIDER_PREFIX
+from pointsman.routing.registered_models import provider_of_runner
 from pointsman.routing.resolve import Unresolvable
 from pointsman.store.interface import Store
 from pointsman.wire.request import RequestHead
@@ -233,7 +233,7 @@ async def _status(candidate: Candidate, backend: HttpBackend) -> int:
 
 
 def _found_runner(seen: SeenRunner) -> Found:
-    return Found(f"{PROVIDER_PREFIX}{seen.runner.name}", OK if seen.is_connected else NOT_CONNECTED)
+    return Found(provider_of_runner(seen.runner), OK if seen.is_connected else NOT_CONNECTED)
 
 
 def _word(status: int) -> str:

@@ -33,7 +33,7 @@ from pointsman.gateway.named_routes import Registered, named_route, named_routes
 from pointsman.gateway.route_members import Verify, called, followed, members_of, usable_target, verify_members
 from pointsman.gateway.route_rules import check_route, tidied
 from pointsman.gateway.runners import NobodyConnected, Presence
-from pointsman.routing.registered_models import PROVIDER_PREFIX
+from pointsman.routing.registered_models import provider_of_runner
 from pointsman.store.interface import Reader, Store
 
 _MOST_ROUNDS = 8
@@ -175,7 +175,7 @@ class Routes:
         """Raises NotPossibleNow for a runner that is not connected. Its model is not asked: that may take a minute."""
         if runner.id not in await self._presence.connected(runner.account, (runner.id,)):
             raise NotPossibleNow(f"{_not_connected(runner)}, or store the route unverified with --no-verify")
-        return ValidatedEndpoint(f"{PROVIDER_PREFIX}{runner.name}", InferenceProtocol.CHAT_COMPLETIONS)
+        return ValidatedEndpoint(provider_of_runner(runner), InferenceProtocol.CHAT_COMPLETIONS)
 
     async def get(self, account: str, name: str) -> Route:
         """One route, or registered model. Raises NotFound."""

@@ -16,7 +16,7 @@ from pointsman.bus.subjects import LINES, LIVES, NEWER, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
 from pointsman.gateway.runner_connection import RunnerSocket
-from pointsman.gateway.runner_identity import Presence, RunnerIdentity, RunnerLoad
+from pointsman.gateway.runner_identity import RunnerIdentity, RunnerLoad
 from pointsman.gateway.unsent_frames import UnsentFrames
 from pointsman.wire.runner_envelope import pack_too_late, unpack_request
 from pointsman.wire.runner_frames import (
@@ -59,8 +59,6 @@ class _Line:
         self.unasked = UnaskedFrames(asyncio.get_running_loop().time())
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The close code."""
-        self.heard = 0.0
-        """Seconds since the epoch."""
         self.heard_at = asyncio.get_running_loop().time()
         self.sends_since = math.inf
         """Since when a frame waits to be taken by the system, by the loop's clock."""
@@ -111,10 +109,10 @@ class RunnerHub:
         self._greeting: Counter[RunnerIdentity] = Counter()
         bus.when_lost(self._cancel_all)
 
-    def presence(self, account: str, runner_id: str) -> Presence | None:
-        """Of a runner that is connected to this process; None for any other."""
+    def active_requests(self, account: str, runner_id: str) -> int | None:
+        """That a runner which is connected to this process has; None for any other."""
         line = self._lines.get(RunnerIdentity(account, runner_id))
-        return None if line is None else Presence(line.heard, len(line.exchanges.live))
+        return None if line is None else len(line.exchanges.live)
 
     @property
     def load(self) -> RunnerLoad:
@@ -154,7 +152,6 @@ class RunnerHub:
             return
         self._end(identity, REPLACED)
         line = self._lines[identity] = _Line(identity, self._limits)
-        line.heard = self._now()
         replaced = b"%d %b" % (REPLACED, line.connection.encode())
         code = BROKEN
         try:
@@ -252,16 +249,16 @@ class RunnerHub:
             return ModelResponse("-", 503, done=True, error="runner_proxy_error")
         if line.ended.done():
             return _OFFLINE
+        if request.operation == CANCEL:
+            _cancel(line, request.request_id)
+            return ModelResponse(request.request_id, done=True)
         left = min(deadline - self._now(), self._limits.idle_seconds)
-        if left <= 0 and request.operation != CANCEL:
+        if left <= 0:
             return None
         try:
-            passes = line.exchanges.asked(request)
+            line.exchanges.asked(request)
         except Refused as refused:
             return ModelResponse(request.request_id, refused.status, done=True, error=refused.code)
-        if request.operation == CANCEL:
-            self._cancel(line, request, passes=passes)
-            return ModelResponse(request.request_id, done=True)
         return await self._frame(line, request, left)
 
     def _cancel_all(self) -> None:
@@ -269,14 +266,7 @@ class RunnerHub:
         for line in self._lines.values():
             line.may_be_older = True
             for request_id in line.exchanges.live:
-                cancel = ModelRequest(request_id, CANCEL)
-                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
-
-    def _cancel(self, line: _Line, request: ModelRequest, *, passes: bool) -> None:
-        if passes:
-            line.send(request)
-        answer = line.waiting.pop(request.request_id, None)
-        _give(answer, ModelResponse(request.request_id, 503, done=True, error="runner_proxy_error"))
+                _cancel(line, request_id)
 
     async def _frame(self, line: _Line, request: ModelRequest, seconds: float) -> ModelResponse:
         loop = asyncio.get_running_loop()
@@ -294,8 +284,7 @@ class RunnerHub:
             expiry.cancel()
             if given is late or line.waiting.get(request.request_id) is answer:
                 # Nobody waits any more: the slot is free, whatever the runner does.
-                cancel = ModelRequest(request.request_id, CANCEL)
-                self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
+                _cancel(line, request.request_id)
 
     async def _read(self, line: _Line, socket: RunnerSocket) -> None:
         loop = asyncio.get_running_loop()
@@ -305,7 +294,7 @@ class RunnerHub:
                 if data is None:
                     line.end(SILENT)
                     return
-                line.heard, line.heard_at = self._now(), loop.time()
+                line.heard_at = loop.time()
                 is_ours = self._take(line, data)
             except FrameError as error:
                 line.end(_code(error), _BROKEN_LINE)
@@ -363,8 +352,7 @@ class RunnerHub:
                 continue
             answer = line.waiting.pop(request_id, None)
             _give(answer, _too_late(request_id))
-            cancel = ModelRequest(request_id, CANCEL)
-            self._cancel(line, cancel, passes=line.exchanges.asked(cancel))
+            _cancel(line, request_id)
 
     async def _write(self, line: _Line, socket: RunnerSocket) -> None:
         loop = asyncio.get_running_loop()
@@ -377,6 +365,15 @@ class RunnerHub:
                 line.end(SILENT)
                 return
             line.sends_since = math.inf
+
+
+def _cancel(line: _Line, request_id: str) -> None:
+    """Free its slot, and tell the runner, unless it has ended; whoever still waits for a frame gets an error."""
+    cancel = ModelRequest(request_id, CANCEL)
+    if line.exchanges.asked(cancel):
+        line.send(cancel)
+    answer = line.waiting.pop(request_id, None)
+    _give(answer, ModelResponse(request_id, 503, done=True, error="runner_proxy_error"))
 
 
 def _give(answer: "asyncio.Future[ModelResponse] | None", response: ModelResponse) -> None:

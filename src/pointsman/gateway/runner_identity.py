@@ -12,15 +12,6 @@ class RunnerIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
-    """What is known of a runner that is connected here."""
-
-    last_seen: float
-    """Seconds since the epoch."""
-    active_requests: int
-
-
-@dataclass(frozen=True, slots=True)
 class RunnerLoad:
     """What is there of runners at one process."""
 

@@ -76,7 +76,7 @@ class RunnerLines:
 
     async def connected(self, account: str, runner_ids: Collection[str]) -> Collection[str]:
         """See Presence. Whoever is not heard of in time is not there, however many are asked after."""
-        found = {each for each in runner_ids if self._hub.presence(account, each) is not None}
+        found = {each for each in runner_ids if self._hub.active_requests(account, each) is not None}
         elsewhere = [each for each in runner_ids if each not in found]
 
         async def ask(runner_id: str) -> None:

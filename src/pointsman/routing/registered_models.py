@@ -21,11 +21,16 @@ _NOWHERE = Endpoint("runner", "", 0, "")
 _DIALLED = ("http", "https")
 
 
+def provider_of_runner(runner: Runner) -> str:
+    """What stands for it where others have their provider's name."""
+    return f"{PROVIDER_PREFIX}{runner.name}"
+
+
 def route_of_model(model: AiModel, runner: Runner | None) -> Route:
     """What its alias is as a route, which is never stored and has no versions. `runner`: as in `target_of_model`."""
     kind, provider = MODEL, f"{DIRECT_PREFIX}{model.alias}"
     if model.endpoint_type == ON_RUNNER:
-        kind, provider = RUNNER, f"{PROVIDER_PREFIX}{runner.name}" if runner is not None else ""
+        kind, provider = RUNNER, provider_of_runner(runner) if runner is not None else ""
     return Route(model.account, model.alias, provider, model.model_identifier, kind=kind)
 
 
@@ -41,7 +46,7 @@ def target_of_model(model: AiModel, runner: Runner | None) -> Target:
         model.model_identifier,
         (InferenceProtocol.CHAT_COMPLETIONS,),
         "runner",
-        provider=f"{PROVIDER_PREFIX}{runner.name}",
+        provider=provider_of_runner(runner),
     )
     return RunnerModel(model.account, model.runner_id, model.id, model.api_endpoint, candidate)
 

@@ -157,13 +157,7 @@ def api_ends(made: World, tell: Tell) -> None:
         assert status == (0 if how is signal.SIGTERM else -how), f"exit status {status}"
         for asking in askings:
             tell(f"{how.name}: {_ends(asking, began, SOON)}")
-        tell(_is_offline_at_once(made, made.hosts[0]))
-        began = time.monotonic()
-        made.api.start(READY)
-        for host, before in zip(made.hosts, said, strict=True):
-            host.runner.said(READY, before)
-        tell(f"it was back, and both runners had dialled in again, after {time.monotonic() - began:.1f} s")
-        _serve_again(made, made.hosts, tell)
+        _api_is_back(made, said, tell)
 
 
 def worker_dies(made: World, tell: Tell) -> None:
