@@ -80,7 +80,7 @@ def make_control_plane(
         keys=Keys(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         runners=runners,
         ai_models=AiModels(store, clock, _record_id, say, runners, endpoints),
-        accounts=Accounts(store, clock),
+        accounts=Accounts(store, clock, say),
         budgets=Budgets(store, clock, _record_id, say),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
         explain=Explain(store, clock, runners),

@@ -98,6 +98,7 @@ async def data_side(
         served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
+        routes.on_halted = listener.halt
         yield DataSide(listener, watched, routes.refresh, budgets)
 
 
