@@ -1,6 +1,7 @@
 """Keys, chains, aliases and usage: what is put into a store comes out of it, also of one that an older version made."""
 
 from dataclasses import replace
+from ipaddress import ip_network
 
 import pytest
 from sqlalchemy import Connection, text
@@ -48,7 +49,8 @@ async def test_routes_are_found_by_each_of_their_providers(database: Database) -
 
 
 async def test_a_key_is_found_by_name_and_by_digest_and_revoked_once(database: Database) -> None:
-    mine = key(expires_at=99.5)
+    networks = (ip_network("10.0.0.0/8"), ip_network("2001:db8::/32"))
+    mine = replace(key(expires_at=99.5), networks=networks, user="ada")
     async with database.opened() as store, store.write() as writer:
         await writer.insert_key(mine)
         await writer.insert_key(replace(key("another"), permissions=(), routes=()))
@@ -113,6 +115,7 @@ def _as_0001_left_it(connection: Connection) -> None:
         connection.execute(text(f"DROP TABLE {table}"))
     for column in ("candidates", "strategy", "fallback", "request_timeout_seconds", "target", "via_gateway"):
         connection.execute(text(f"ALTER TABLE routes DROP COLUMN {column}"))
+    connection.execute(text("ALTER TABLE accounts DROP COLUMN halted_at"))
     connection.execute(text(f"UPDATE {migrations.VERSION_TABLE} SET version_num = '0001'"))
 
 

@@ -19,6 +19,20 @@ async def test_the_implementation_is_a_store(database: Database) -> None:
         assert store.kind == ("sqlite" if database.server is None else "postgresql")
 
 
+async def test_an_account_is_halted_and_resumed_and_no_other(database: Database) -> None:
+    async with database.opened() as store:
+        async with store.write() as writer:
+            await writer.insert_account(Account("team", 5.5))
+            assert await writer.set_account_halted("team", 7.25)
+            assert not await writer.set_account_halted("nobody", 7.25)
+        async with store.read() as reader:
+            assert await reader.account("team") == Account("team", 5.5, 7.25)
+            assert [each.halted_at for each in await reader.accounts()] == [None, 7.25]
+        async with store.write() as writer:
+            assert await writer.set_account_halted("team", None)
+            assert await writer.account("team") == Account("team", 5.5)
+
+
 async def test_a_provider_comes_back_as_it_was_put(database: Database) -> None:
     async with database.opened() as store:
         async with store.write() as writer:

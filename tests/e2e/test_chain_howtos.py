@@ -37,7 +37,7 @@ def test_the_commands_run_as_they_stand(tmp_path: Path) -> None:
     script = commands("chain-providers.md", "provider create", "inference set")
     script += commands("give-out-keys.md", "key create", "key list")
     script = _URL.sub("mock://practice", script)
-    assert script.count("pointsman ") == 15
+    assert script.count("pointsman ") == 16
     (tmp_path / "secrets").mkdir()
     for name in ("groq", "gemini"):
         (tmp_path / "secrets" / f"{name}_api_key").write_text(f"{KEY}\n")
@@ -59,6 +59,6 @@ def test_the_commands_run_as_they_stand(tmp_path: Path) -> None:
     assert done.returncode == 0, (done.stdout, done.stderr)
     for text in ("Route fast created", "Fallback: local", "Leads to: route fast", "Revoked the key laptop"):
         assert text in done.stdout, (text, done.stdout)
-    valid, models, of_team = done.stdout.splitlines()[-4:-2], done.stdout.splitlines()[-2], done.stdout.splitlines()[-1]
-    assert (sorted(valid), models, of_team) == (["ci", "trial"], "fast", "team-ci")
+    valid, models, of_team = done.stdout.splitlines()[-5:-2], done.stdout.splitlines()[-2], done.stdout.splitlines()[-1]
+    assert (sorted(valid), models, of_team) == (["build", "ci", "trial"], "fast", "team-ci")
     assert KEY not in done.stdout + done.stderr

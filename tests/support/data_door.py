@@ -56,6 +56,7 @@ class DataDoor:
         self.watched: WatchedPaths | None = None
         self.keys: dict[bytes, Entry] = {}
         self.mark = b""
+        self.halted: frozenset[str] = frozenset()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()
         self._lines = io.StringIO()
@@ -64,7 +65,7 @@ class DataDoor:
         self._thread = threading.Thread(target=self._run, name="data door")
 
     def _access(self) -> ModelAccess:
-        return ModelAccess({"default": self.table}, self.keys)
+        return ModelAccess({"default": self.table}, self.keys, self.halted)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -104,6 +105,15 @@ class DataDoor:
 
     def connect(self) -> RawClient:
         return RawClient(socket.create_connection(self.address, 10))
+
+    def halt(self, account: str) -> None:
+        """As the gateway does it: nothing more is let in, then what runs is ended."""
+
+        async def halt() -> None:
+            self.halted |= {account}
+            self.listener.halt(account)
+
+        self.call(halt())
 
     def advance(self, seconds: float) -> None:
         """Let time pass, after the listener has taken all that was sent to it."""

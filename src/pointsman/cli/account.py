@@ -38,3 +38,39 @@ def list_(access: Access, output: str) -> None:
         show_json([account_json(each) for each in accounts])
     else:
         show_lines(account_rows(accounts))
+
+
+@account.command()
+@click.argument("name", metavar="NAME")
+@output_option
+@client_options
+def halt(access: Access, name: str, output: str) -> None:
+    """Stop serving an account at once: requests in progress end, new ones are refused with 403 account_halted.
+
+    Its records stay as they are. What a running sandbox calls by itself, without the gateway, ends with its next poll,
+    after at most 5 seconds.
+
+    \b
+    Examples:
+      pointsman account halt team
+      pointsman account resume team
+    """
+    from pointsman.rpc.gen import control_pb2
+
+    with access.open() as gateway:
+        halted = gateway.call(gateway.control.HaltAccount, control_pb2.HaltAccountRequest(name=name))
+    lines = [f"Halted account {told(halted.name)}", f"To serve it again: pointsman account resume {told(halted.name)}"]
+    show(output, lines, account_json(halted))
+
+
+@account.command()
+@click.argument("name", metavar="NAME")
+@output_option
+@client_options
+def resume(access: Access, name: str, output: str) -> None:
+    """Serve an account again that was halted."""
+    from pointsman.rpc.gen import control_pb2
+
+    with access.open() as gateway:
+        resumed = gateway.call(gateway.control.ResumeAccount, control_pb2.ResumeAccountRequest(name=name))
+    show(output, [f"Resumed account {told(resumed.name)}"], account_json(resumed))

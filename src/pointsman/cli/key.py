@@ -29,6 +29,14 @@ def key() -> None:
     help=f"What it may do; again for more. Default: {INFERENCE}.",
 )
 @click.option("--route", "routes", multiple=True, metavar="ROUTE", help="The only route it may use; again for more.")
+@click.option(
+    "--from",
+    "networks",
+    multiple=True,
+    metavar="NETWORK",
+    help="The only network that its requests may come from, as 10.0.0.0/8; again for more.",
+)
+@click.option("--user", default="", metavar="NAME", help="Who has it: a label, shown with the key.")
 @expires_option
 @out_option
 @output_option
@@ -42,12 +50,18 @@ def create(access: Access, name: str, output: str, out: str | None, **wanted: An
     Examples:
       pointsman key create laptop --out laptop.key
       pointsman key create trial --route fast --expires 30d
+      pointsman key create ci --from 10.0.0.0/8 --from 2001:db8::/32 --user ada
       pointsman key create ada --permission runners:manage --permission models:create --out ada.key
     """
     from pointsman.rpc.gen import control_pb2
 
     request = control_pb2.CreateKeyRequest(
-        name=name, permissions=wanted["permissions"], routes=wanted["routes"], lifetime_secs=wanted["lifetime"]
+        name=name,
+        permissions=wanted["permissions"],
+        routes=wanted["routes"],
+        lifetime_secs=wanted["lifetime"],
+        networks=wanted["networks"],
+        user=wanted["user"],
     )
     with access.open() as gateway, new_file(out) as file:
         answer = gateway.call(gateway.control.CreateKey, request)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _PROVIDER_HEAD = ("NAME", "TYPE", "CREDENTIAL_KEYS", "CONFIG_KEYS", "SOURCE")
 _ROUTE_HEAD = ("NAME", "KIND", "PROVIDER", "MODEL", "TIMEOUT", "VERSION", "SOURCE", "PROBLEM")
 _TOKEN_HEAD = ("NAME", "STATE", "ROUTE", "CREATED", "EXPIRES")
-_KEY_HEAD = ("NAME", "STATE", "PERMISSIONS", "ROUTES", "CREATED", "EXPIRES")
-_ACCOUNT_HEAD = ("NAME", "CREATED")
+_KEY_HEAD = ("NAME", "STATE", "USER", "PERMISSIONS", "ROUTES", "FROM", "CREATED", "EXPIRES")
+_ACCOUNT_HEAD = ("NAME", "STATE", "CREATED")
 NOT_CONFIGURED = "  Not configured"
 _RUNNERS = "runner:"
 _NOUNS = {INFERENCE_LOCAL: "Gateway inference", SANDBOX_SYSTEM: "System inference"}
@@ -257,8 +257,10 @@ def key_rows(keys: Sequence["Key"], now: float) -> list[str]:
             (
                 each.name,
                 token_state(each, now),
+                each.user or "-",
                 ",".join(each.permissions),
                 ",".join(each.routes) or "all",
+                ",".join(each.networks) or "anywhere",
                 moment(each.created_at_ms) or "-",
                 moment(each.expires_at_ms) or "never",
             )
@@ -278,17 +280,31 @@ def key_json(key: "Key", now: float) -> dict[str, Any]:
         "created_at": moment(key.created_at_ms),
         "expires_at": moment(key.expires_at_ms),
         "revoked_at": moment(key.revoked_at_ms),
+        "networks": list(key.networks),
+        "user": key.user or None,
     }
 
 
 def account_rows(accounts: Sequence["Account"]) -> list[str]:
     """A table of accounts."""
-    return _rows(_ACCOUNT_HEAD, [(each.name, moment(each.created_at_ms) or "-") for each in accounts])
+    return _rows(
+        _ACCOUNT_HEAD, [(each.name, account_state(each), moment(each.created_at_ms) or "-") for each in accounts]
+    )
+
+
+def account_state(account: "Account") -> str:
+    """In one word."""
+    return "halted" if account.halted_at_ms else "active"
 
 
 def account_json(account: "Account") -> dict[str, Any]:
     """One account."""
-    return {"name": account.name, "created_at": moment(account.created_at_ms)}
+    return {
+        "name": account.name,
+        "state": account_state(account),
+        "created_at": moment(account.created_at_ms),
+        "halted_at": moment(account.halted_at_ms),
+    }
 
 
 def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -14,4 +14,6 @@ class Account:
 
     name: str
     created_at: float
-    """Seconds since the epoch."""
+    """Seconds since the epoch, as the other."""
+    halted_at: float | None = None
+    """Since when nothing is served for it; None while it is."""

@@ -69,6 +69,13 @@ class NotPermitted(ControlError):
     http_status = 403
 
 
+class CallerHalted(NotPermitted):
+    """A valid key of an account that may do nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("account_halted: this account is halted; ask whoever runs this gateway to resume it")
+
+
 class StoreUnavailable(ControlError):
     """The database cannot be reached, or is held by another process; trying again later may help."""
 

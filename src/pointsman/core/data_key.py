@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pointsman.core.reach import Network
+
 INFERENCE = "inference"
 """To call routes; what a key may do unless it says otherwise."""
 MODELS_CREATE = "models:create"
@@ -30,6 +32,10 @@ class DataKey:
     """The only ones that it may use; empty for all of its account."""
     expires_at: float | None = None
     revoked_at: float | None = None
+    networks: tuple[Network, ...] = ()
+    """Where its requests may come from; empty for anywhere."""
+    user: str = ""
+    """Who has it, as the operator calls them; empty for nobody in particular."""
 
     def is_valid(self, now: float) -> bool:
         """Whether it still entitles to anything."""

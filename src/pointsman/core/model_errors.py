@@ -72,6 +72,26 @@ class PolicyUnsearchable(ListenerError):
     code = "policy_unsearchable"
 
 
+class AccountHalted(ListenerError):
+    """The account may do nothing until it is resumed; what it did when it was halted is ended."""
+
+    status = 403
+    text = "the account is halted"
+    code = "account_halted"
+
+    def __init__(self) -> None:
+        # With the word: Anthropic's errors have no field for it.
+        super().__init__("account_halted: this account is halted; ask whoever runs this gateway to resume it")
+
+
+class SourceNotAllowed(ListenerError):
+    """A key that is valid, shown from where it may not be."""
+
+    status = 403
+    text = "the key may not be used from this address"
+    code = "source_not_allowed"
+
+
 class LoopDetected(ListenerError):
     """The request has been through this gateway before: a provider's base URL leads back to it."""
 

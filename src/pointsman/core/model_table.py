@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pointsman.core.attempts import Chain, Member
 from pointsman.core.caller import Caller
 from pointsman.core.candidate import Candidate
+from pointsman.core.reach import Network
 from pointsman.core.runner_model import RunnerModel
 
 Target = Candidate | Member | Chain | RunnerModel
@@ -78,6 +79,8 @@ class Entry:
     """Seconds since the epoch: when it was revoked, or expires."""
     may_infer: bool = True
     """Whether it has the permission to call models at all."""
+    networks: tuple[Network, ...] = ()
+    """Where its requests may come from; empty for anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +91,5 @@ class ModelAccess:
     """By account."""
     keys: Mapping[bytes, Entry] = field(default_factory=dict)
     """By digest; keys and sandbox tokens, revoked ones included."""
+    halted: frozenset[str] = frozenset()
+    """Accounts that may do nothing."""

@@ -6,13 +6,7 @@ from typing import Protocol
 
 from pointsman.core.caller import ANYBODY
 from pointsman.core.candidate import Bundle, Candidate
-from pointsman.core.errors import (
-    NoCompatibleRoute,
-    NotInference,
-    RequestRejected,
-    RouterError,
-    UpstreamError,
-)
+from pointsman.core.errors import NoCompatibleRoute, NotInference, RequestRejected, RouterError, UpstreamError
 from pointsman.core.event_kinds import (
     CONNECTION_DENIED,
     EVENTS_DROPPED,
@@ -120,6 +114,7 @@ class Record:
         "seconds",
         "sent",
         "status",
+        "stopped",
         "time",
         "usage",
         "was_sent",
@@ -152,6 +147,8 @@ class Record:
         """Whether `candidate` is what answers when all others of a chain do not."""
         self.status = 0
         """Of the answer; 0 while there is none."""
+        self.stopped = ""
+        """Why it is ended before its time, in one word of `REASONS`; empty for what is not."""
         self.received = 0
         """Bytes of the request body."""
         self.sent = 0
@@ -261,6 +258,8 @@ REASONS = {
     "model_not_authorized": "the key or sandbox token may not use the route that `model` names",
     "policy_blocked": "a rule of the account's policy refuses the request",
     "policy_unsearchable": "a policy applies, and the body is too large to be searched, or names something twice",
+    "account_halted": "the account is halted; a request in progress was ended when that was done",
+    "source_not_allowed": "the key may be used from some networks alone, and this address is in none of them",
     "loop_detected": "the request has been through this gateway before",
     "malformed_request": "broken HTTP, or a body that is not what it claims to be",
     "request_timeout": "the client stopped sending in the middle of a request or a CONNECT",

@@ -84,7 +84,7 @@ def make_control_plane(
         keys=Keys(store, clock, lambda: secrets.token_urlsafe(_TOKEN_BYTES), say),
         runners=runners,
         ai_models=AiModels(store, clock, _record_id, say, runners, endpoints),
-        accounts=Accounts(store, clock),
+        accounts=Accounts(store, clock, say),
         audit=Audit(store),
         budgets=Budgets(store, clock, _record_id, say),
         policies=Policies(store, clock, say),

@@ -26,6 +26,8 @@ class Identity:
     sandbox_token: SandboxToken | None = None
     data_key: DataKey | None = None
     """A key of the data listener; it opens nothing of the control plane."""
+    is_halted: bool = False
+    """Whether the key's account may do nothing."""
 
 
 class Authenticator:
@@ -35,7 +37,8 @@ class Authenticator:
         self._store = store
         self._admin_digest = digest_of(admin_token.reveal())
         self._clock = clock
-        self._known: dict[bytes, SandboxToken | DataKey] = {}
+        self._known: dict[bytes, tuple[SandboxToken | DataKey | None, bool]] = {}
+        """Each with whether its account is halted."""
         self._known_at = -1
         """The store's generation that `_known` belongs to."""
 
@@ -51,12 +54,12 @@ class Authenticator:
         if hmac.compare_digest(digest, self._admin_digest):
             return Identity(DEFAULT_ACCOUNT, is_admin=True)
         is_key = bearer.startswith(KEY_PREFIX)
-        token = await self._token(digest, is_key=is_key)
+        token, is_halted = await self._token(digest, is_key=is_key)
         if token is None or not token.is_valid(self._clock()):
             what, make = ("key", "key") if is_key else ("token", "sandbox token")
             raise Unauthenticated(f"the {what} is not valid, or no longer; make one: pointsman {make} create NAME")
         if isinstance(token, DataKey):
-            return Identity(token.account, data_key=token)
+            return Identity(token.account, data_key=token, is_halted=is_halted)
         return Identity(token.account, sandbox_token=token)
 
     async def admin_of(self, account: str) -> Identity:
@@ -67,17 +70,19 @@ class Authenticator:
                     raise NotFound(f"there is no account {account[:64]!r}; see: pointsman account list")
         return Identity(account, is_admin=True)
 
-    async def _token(self, digest: bytes, *, is_key: bool) -> SandboxToken | DataKey | None:
+    async def _token(self, digest: bytes, *, is_key: bool) -> tuple[SandboxToken | DataKey | None, bool]:
         generation = await self._store.generation()
         if generation != self._known_at:
             self._known, self._known_at = {}, generation
-        token = self._known.get(digest)
-        if token is None:
+        known = self._known.get(digest)
+        if known is None:
             async with self._store.read() as reader:
                 token = await (reader.key_by_digest(digest) if is_key else reader.sandbox_token_by_digest(digest))
+                account = None if token is None else await reader.account(token.account)
             # The digest was found by an index; this says so in constant time, whatever the database compares like.
             if token is None or not hmac.compare_digest(token.digest, digest):
-                return None
+                return None, False
+            known = token, account is not None and account.halted_at is not None
             if self._known_at == generation and len(self._known) < _MOST_KEPT:
-                self._known[digest] = token
-        return token
+                self._known[digest] = known
+        return known

@@ -64,6 +64,9 @@ class Bundles:
     async def _compile(self, token: SandboxToken) -> ServedBundle:
         routes = []
         async with self._store.read() as reader:
+            account = await reader.account(token.account)
+            if account is not None and account.halted_at is not None:
+                return ServedBundle((), revision(self._secret, ()), self._clock())
             for name, source in ((INFERENCE_LOCAL, token.route or INFERENCE_LOCAL), (SANDBOX_SYSTEM, SANDBOX_SYSTEM)):
                 resolved = await self._resolve(reader, token.account, source)
                 if resolved is not None:

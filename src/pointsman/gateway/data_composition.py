@@ -111,6 +111,7 @@ async def data_side(
             await routes.refresh()
             await policies.refresh()
 
+        routes.on_halted = listener.halt
         yield DataSide(listener, watched, refresh, budgets)
 
 

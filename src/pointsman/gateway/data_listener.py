@@ -21,7 +21,7 @@ from pointsman.core.caller import SANDBOX_TOKEN
 from pointsman.core.candidate import Bundle
 from pointsman.core.errors import RouterError
 from pointsman.core.limits import DEFAULT_LIMITS, DEFAULT_RUNNER_LIMITS, Limits, RunnerLimits
-from pointsman.core.model_errors import ModelNotAuthorized
+from pointsman.core.model_errors import AccountHalted, ModelNotAuthorized
 from pointsman.core.reach import ONLY_PUBLIC, DirectReach
 from pointsman.core.version import VERSION
 from pointsman.data_plane import LocalEngines
@@ -118,6 +118,10 @@ class DataListener:
     def open_connections(self) -> int:
         """Clients that are connected now."""
         return self._router.open_connections
+
+    def halt(self, account: str) -> None:
+        """End what is being served for an account. That it gets nothing more is `ModelAccess.halted`'s."""
+        self._router.stop_requests_of(account, AccountHalted.code)
 
     def enforce_deadlines(self) -> None:
         """Act on what is overdue now, without waiting for the next sweep."""

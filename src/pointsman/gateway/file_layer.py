@@ -291,6 +291,9 @@ class _LayeredWriter(_LayeredReader):
     async def insert_account(self, account: Account) -> None:
         await self._writer.insert_account(account)
 
+    async def set_account_halted(self, name: str, halted_at: float | None) -> bool:
+        return await self._writer.set_account_halted(name, halted_at)
+
     async def insert_runner(self, runner: Runner) -> None:
         await self._writer.insert_runner(runner)
 

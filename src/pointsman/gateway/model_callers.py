@@ -35,6 +35,7 @@ async def entries_of(reader: Reader, account: str, table: ModelTable) -> dict[by
             of_routes[key.routes],
             _until(key.expires_at, key.revoked_at),
             key.permits(INFERENCE),
+            key.networks,
         )
     shared, system = await _led_to(reader, account, INFERENCE_LOCAL), await _led_to(reader, account, SYSTEM)
     tables: dict[str, ModelTable] = {}

@@ -43,6 +43,8 @@ class ModelRoutes:
         self._told: dict[tuple[str, str], str] = {}
         self._turn = asyncio.Lock()
         self.access = ModelAccess()
+        self.on_halted: Callable[[str], None] = lambda account: None
+        """Told of each account that was halted, once it gets nothing more."""
 
     async def refresh(self) -> None:
         """Look once. Raises ControlError when the store does not answer."""
@@ -53,15 +55,21 @@ class ModelRoutes:
     async def _compile(self) -> None:
         accounts: dict[str, ModelTable] = {}
         keys: dict[bytes, Entry] = {}
+        halted: set[str] = set()
         default = self._default_route()  # of the same moment as the records: nothing is waited for in between
         async with self._store.read() as reader:
             source = (await reader.generation(), default)
             for account in await reader.accounts():
+                if account.halted_at is not None:
+                    halted.add(account.name)
                 targets, unserved = await self._targets(reader, account.name)
                 table = ModelTable(targets, default if account.name == DEFAULT_ACCOUNT else "", unserved=unserved)
                 accounts[account.name] = table.without(RESERVED_NAMES)
                 keys.update(await entries_of(reader, account.name, table))
-        self.access, self._compiled_from = ModelAccess(accounts, keys), source
+        before = self.access.halted
+        self.access, self._compiled_from = ModelAccess(accounts, keys, frozenset(halted)), source
+        for name in sorted(halted - before):
+            self.on_halted(name)
 
     async def _targets(self, reader: Reader, account: str) -> tuple[dict[str, Target], frozenset[str]]:
         """What names lead to, and the names that lead nowhere."""

@@ -100,7 +100,9 @@ class Answering:
             record.truncate(truncated)
 
     def note(self, response: Response, relay: Relay, record: Record) -> None:
-        """Note what went through, on every exit."""
+        """Note what went through, on every exit; what was stopped from outside ends here for the client too."""
+        if record.stopped and not relay.ended and not relay.meter.last_event_passed():
+            relay.truncate(record.stopped)
         record.sent = relay.sent
         record.meter = relay.meter
         streams = response.head.is_event_stream

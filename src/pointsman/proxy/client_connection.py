@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 from pointsman.core.errors import RequestTimeout, RouterError
 from pointsman.core.limits import Limits
+from pointsman.events.record import Record, peer_of
 from pointsman.proxy.held_bodies import HeldBodies
 from pointsman.proxy.sweep import Sweep
 from pointsman.proxy.upstream.exchange import Flow
@@ -81,6 +82,10 @@ class ClientConnection(asyncio.Protocol):
         self._flow: Flow | None = None
         self._stalled_since = inf
         self._withheld = False
+        self._peer: str | None = None
+        """The other end's address, once asked for; empty where there is none."""
+        self.running: Record | None = None
+        """The request that `serve` is at."""
         self.keep_alive = True
         """Whether the connection carries another request after this one."""
         self.draining = False
@@ -152,12 +157,12 @@ class ClientConnection(asyncio.Protocol):
                 head = event.head
                 admitted = self._admitted
                 if admitted is None:
-                    admitted = self._application.admit(head)
+                    admitted = self._admit(head)
                 self._admitted = None
                 self._start(admitted, event)
                 return
             head = cast(RequestHead, event)
-            self._admitted = self._application.admit(head)
+            self._admitted = self._admit(head)
             self._deadline = self._sweep.now() + self._limits.body_progress_seconds
             self._hold(self._reader.held)
             if self._reader.buffered:
@@ -166,6 +171,13 @@ class ClientConnection(asyncio.Protocol):
                 self.write(_CONTINUE)
         except RouterError as error:
             self._refuse(error, head)
+
+    def _admit(self, head: RequestHead) -> object:
+        if self._peer is None:
+            address = None if self._transport is None else peer_of(self._transport.get_extra_info("peername"))
+            self._peer = "" if address is None else address[0]
+        head.peer = self._peer
+        return self._application.admit(head)
 
     def _wait_for_more(self) -> None:
         if self._reader.in_body:
@@ -309,6 +321,13 @@ class ClientConnection(asyncio.Protocol):
         self._gone()
         if self._transport is not None:
             self._transport.abort()
+
+    def stop(self, account: str, because: str) -> None:
+        """End the request that is being served, if it is this account's, with an error for the client."""
+        record = self.running
+        if record is not None and self._task is not None and record.caller.account == account and not record.stopped:
+            record.stopped = because
+            self._task.cancel()
 
     def drain(self) -> None:
         """Close after the request in progress, or now."""

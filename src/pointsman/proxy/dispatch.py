@@ -9,9 +9,10 @@ from pointsman.config.secrets import SecretUnreadable
 from pointsman.core.attempts import Chain, Member
 from pointsman.core.candidate import Candidate
 from pointsman.core.errors import NotInference, RouterError, UpstreamProtocol, UpstreamUnavailable
-from pointsman.core.event_kinds import INFER_CANCELLED, INTERNAL_ERROR
+from pointsman.core.event_kinds import INFER_CANCELLED, INFER_FAILED, INTERNAL_ERROR
 from pointsman.core.fault_place import fault_place
 from pointsman.core.limits import Limits
+from pointsman.core.model_errors import AccountHalted
 from pointsman.core.runner_model import RunnerModel
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations import Subject
@@ -120,19 +121,22 @@ class Dispatcher:
         record.received = len(request.body)
         record.caller = admitted.caller
         self._log.append(record)
+        client.running = record
         try:
             await self._call(admitted, request, client, record)
         except RouterError as error:
             self._answer_error(error, client, record)
         except asyncio.CancelledError:
-            if not record.heard_out:
-                record.kind, record.reason = INFER_CANCELLED, client.left_because
-            raise
+            if not self._was_stopped(client, record):
+                if not record.heard_out:
+                    record.kind, record.reason = INFER_CANCELLED, client.left_because
+                raise
         except Exception as error:
             # Nothing below is meant to raise anything else; the client is told as little as of a broken upstream.
             self._answer_error(UpstreamProtocol(f"internal error: {fault_place(error)}"), client, record)
             record.fault, record.reason = INTERNAL_ERROR, "internal_error"
         finally:
+            client.running = None
             record.seconds = self._clock() - started
             record.finish_operation()  # first: the log takes the meter out of the record
             self._log.append(record)
@@ -172,6 +176,17 @@ class Dispatcher:
             await self._answering.answer(response, candidate, request.head.minor, client, record)
         finally:
             response.close()
+
+    def _was_stopped(self, client: ClientConnection, record: Record) -> bool:
+        """Whether it was cancelled by `ClientConnection.stop`, and its client has been told."""
+        task = asyncio.current_task()
+        if not record.stopped or record.heard_out or task is None or task.uncancel() > 0:
+            return False  # it was, and the client has gone as well, or has heard all
+        if record.status:  # the relay has told
+            record.kind, record.reason, record.detail = INFER_FAILED, record.stopped, AccountHalted.text
+        else:
+            self._answer_error(AccountHalted(), client, record)
+        return True
 
     async def _passed(self, passage: Passage) -> Request:
         """What is sent on of a request that every stage let pass. Raises RouterError."""

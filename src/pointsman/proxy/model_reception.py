@@ -5,9 +5,11 @@ from math import ceil
 
 from pointsman.config.wording import nearest
 from pointsman.core.account import DEFAULT_ACCOUNT
+from pointsman.core.bearer import bearer_of
 from pointsman.core.caller import ANYBODY, Caller
 from pointsman.core.errors import MalformedRequest, NoCompatibleRoute, NotInference, RouterError
 from pointsman.core.model_errors import (
+    AccountHalted,
     BudgetExhausted,
     BudgetUncounted,
     InvalidKey,
@@ -16,12 +18,14 @@ from pointsman.core.model_errors import (
     ModelNotAuthorized,
     NoProviderAvailable,
     NoSuchModel,
+    SourceNotAllowed,
     UnknownPath,
 )
 from pointsman.core.model_table import NO_MODELS, ModelAccess, ModelTable
 from pointsman.core.model_table import Target as ModelTarget
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.core.runner_errors import RunnerError
+from pointsman.core.source_network import is_within
 from pointsman.core.token_digest import digest_of
 from pointsman.proxy.reception import Admitted
 from pointsman.routing.hops import HOP_FIELD, comes_back
@@ -46,13 +50,15 @@ _LONGEST_TOLD = 64
 class _AdmittedModel(Admitted):
     """Holds the table that it was decided on."""
 
-    __slots__ = ("_table",)
+    __slots__ = ("_models", "_table")
 
-    def __init__(self, protocol: str, target: Target, caller: Caller, table: ModelTable) -> None:
+    def __init__(self, protocol: str, target: Target, caller: Caller, table: ModelTable, models: "Models") -> None:
         super().__init__(protocol, target, caller)
         self._table = table
+        self._models = models
 
     def choose(self, body: bytes) -> ModelTarget:
+        self._models.check_account(self.caller.account)  # again: a body may have been long in coming
         model = read_model(body)
         found = self._table.find(model)
         if found is None:
@@ -119,12 +125,13 @@ class Models:
             raise UnknownPath("there is no such path, or not with this method; see the paths under /v1") from None
         if protocol == P.MODEL_DISCOVERY:
             raise UnknownPath("a model's name has no such form")
-        return _AdmittedModel(protocol, Target(path, mark + query), caller, table)
+        return _AdmittedModel(protocol, Target(path, mark + query), caller, table, self)
 
     def known(self, head: RequestHead) -> tuple[Caller, ModelTable]:
         """Who sent this head, and the routes that they may use.
 
-        Raises MalformedRequest, LoopDetected, InvalidKey, or ModelNotAuthorized for a key that may call none.
+        Raises MalformedRequest, LoopDetected, InvalidKey, AccountHalted, SourceNotAllowed, or ModelNotAuthorized for a
+        key that may call none.
         """
         if not head.target.startswith("/") or "#" in head.target:
             raise MalformedRequest("request target is not a path")
@@ -134,24 +141,36 @@ class Models:
         digests = [digest_of(key) for key in _keys_of(head)]
         if len(digests) > 1 and not (self._is_open and self._access().keys.keys().isdisjoint(digests)):
             raise InvalidKey("two different keys were sent, as Authorization and as x-api-key; send one")
-        return self.known_by(digests[0] if digests else b"")
+        digest = digests[0] if digests else b""
+        known = self.known_by(digest)
+        entry = self._access().keys.get(digest)
+        if entry is not None and entry.networks and not is_within(head.peer, entry.networks):
+            raise SourceNotAllowed("this key may not be used from this address; ask whoever runs this gateway")
+        return known
 
     def known_by(self, digest: bytes) -> tuple[Caller, ModelTable]:
         """Whose key or token has this digest (none: empty), and the routes that they may use.
 
-        Raises InvalidKey, or ModelNotAuthorized for a key that may call none.
+        Raises InvalidKey, AccountHalted, or ModelNotAuthorized for a key that may call none.
         """
         access = self._access()
         entry = access.keys.get(digest)
         if entry is None:
             if self._is_open:
+                self.check_account(DEFAULT_ACCOUNT)
                 return ANYBODY, self.of_account(DEFAULT_ACCOUNT)
             raise InvalidKey("a valid key is needed: send it as 'Authorization: Bearer KEY', or as x-api-key")
         if self._now() >= entry.valid_until:
             raise InvalidKey("this key was revoked or has expired; ask whoever runs this gateway for another")
+        self.check_account(entry.caller.account)
         if not entry.may_infer:
             raise ModelNotAuthorized("this key may not call models; ask whoever runs this gateway for one that may")
         return entry.caller, entry.table
+
+    def check_account(self, account: str) -> None:
+        """Raises AccountHalted."""
+        if account in self._access().halted:
+            raise AccountHalted
 
     def of_account(self, account: str) -> ModelTable:
         """All routes of an account."""
@@ -185,8 +204,7 @@ def _retry_lines(error: RouterError) -> bytes:
 
 def _keys_of(head: RequestHead) -> list[str]:
     """What a client sent to be known by; two only where they differ."""
-    scheme, _, bearer = head.values.get(b"authorization", b"").partition(b" ")
-    sent = {bearer.strip()} if scheme.lower() == b"bearer" else set()
-    sent.add(head.values.get(b"x-api-key", b"").strip())
-    sent.discard(b"")
-    return [each.decode("latin-1") for each in sent]
+    sent = {bearer_of(head.values.get(b"authorization", b"").decode("latin-1"))}
+    sent.add(head.values.get(b"x-api-key", b"").decode("latin-1").strip(" \t"))
+    sent.discard("")
+    return list(sent)

@@ -167,6 +167,10 @@ class Router:
         """Clients that are connected now."""
         return self._server.open_connections
 
+    def stop_requests_of(self, account: str, because: str) -> None:
+        """End what is being served for an account, in one word of `events.record.REASONS`."""
+        self._server.stop_requests_of(account, because)
+
     def enforce_deadlines(self) -> None:
         """Act on what is overdue now, without waiting for the next sweep."""
         self._sweep.ask()

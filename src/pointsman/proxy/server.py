@@ -87,6 +87,11 @@ class Server:
         """Clients that are connected now."""
         return len(self._connections)
 
+    def stop_requests_of(self, account: str, because: str) -> None:
+        """End those that are being served, each with an error for its client. Looks at every connection: it is rare."""
+        for connection in tuple(self._connections):
+            connection.stop(account, because)
+
     async def close(self) -> None:
         """Stop listening, give requests in progress half a second, then cut what is left."""
         for server in self._servers:

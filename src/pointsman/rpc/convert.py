@@ -88,12 +88,18 @@ def key_message(key: DataKey) -> control_pb2.Key:
         created_at_ms=_milliseconds(key.created_at),
         expires_at_ms=_milliseconds(key.expires_at),
         revoked_at_ms=_milliseconds(key.revoked_at),
+        networks=map(str, key.networks),
+        user=key.user,
     )
 
 
 def account_message(account: Account) -> control_pb2.Account:
     """An account."""
-    return control_pb2.Account(name=account.name, created_at_ms=_milliseconds(account.created_at))
+    return control_pb2.Account(
+        name=account.name,
+        created_at_ms=_milliseconds(account.created_at),
+        halted_at_ms=_milliseconds(account.halted_at),
+    )
 
 
 def bundle_from(message: inference_pb2.GetInferenceBundleResponse, own_token: Secret | None = None) -> ReceivedBundle:

@@ -153,6 +153,9 @@ class Writer(Reader, Protocol):
     async def insert_account(self, account: Account) -> None:
         """Raises AlreadyExists."""
 
+    async def set_account_halted(self, name: str, halted_at: float | None) -> bool:
+        """Whether there is such an account; None resumes it."""
+
     async def insert_runner(self, runner: Runner) -> None:
         """Raises AlreadyExists for a name that the account has."""
 

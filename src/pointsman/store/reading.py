@@ -1,5 +1,6 @@
 """Records out of rows, within one transaction. Which transaction, and when it ends: sql."""
 
+import ipaddress
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -233,11 +234,15 @@ class SqlReader:
 
     async def account(self, name: str) -> Account | None:
         row = (await self._execute(select(accounts).where(accounts.c.name == name))).first()
-        return None if row is None else Account(row.name, row.created_at)
+        return None if row is None else _account(row)
 
     async def accounts(self) -> Sequence[Account]:
         rows = (await self._execute(select(accounts).order_by(accounts.c.name))).all()
-        return [Account(row.name, row.created_at) for row in rows]
+        return [_account(row) for row in rows]
+
+
+def _account(row: Row[Any]) -> Account:
+    return Account(row.name, row.created_at, row.halted_at)
 
     async def audit(self, query: AuditQuery) -> Sequence[AuditEntry]:
         return [entry_of(row) for row in (await self._execute(selected(query))).all()]
@@ -296,6 +301,8 @@ def _key(row: Row[Any]) -> DataKey:
         routes=msgspec.json.decode(row.routes, type=tuple[str, ...]),
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,
+        networks=tuple(map(ipaddress.ip_network, msgspec.json.decode(row.networks, type=list[str]))),
+        user=row.owner,
     )
 
 

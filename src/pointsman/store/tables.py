@@ -56,6 +56,7 @@ accounts = Table(
     metadata,
     Column("name", NAME, primary_key=True),
     Column("created_at", Double, nullable=False),
+    Column("halted_at", Double),
 )
 
 providers = Table(
@@ -135,9 +136,11 @@ keys = Table(
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),
     Column("revoked_at", Double),
+    Column("networks", Text, nullable=False, server_default="[]"),
+    Column("owner", Text, nullable=False, server_default=EMPTY),
     UniqueConstraint("digest"),
 )
-"""`permissions` and `routes` are JSON lists of texts."""
+"""`permissions`, `routes` and `networks` are JSON lists of texts; `owner` is the user, a word of SQL's."""
 
 budgets = Table(
     "budgets",

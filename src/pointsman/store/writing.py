@@ -144,6 +144,8 @@ class SqlWriter(SqlReader):
                 created_at=key.created_at,
                 expires_at=key.expires_at,
                 revoked_at=key.revoked_at,
+                networks=msgspec.json.encode([str(each) for each in key.networks]).decode(),
+                owner=key.user,
             )
         )
 
@@ -171,6 +173,9 @@ class SqlWriter(SqlReader):
         if await self._exists(accounts, accounts.c.name == account.name):
             raise AlreadyExists(f"account {account.name} exists; choose another name")
         await self._execute(insert(accounts).values(name=account.name, created_at=account.created_at))
+
+    async def set_account_halted(self, name: str, halted_at: float | None) -> bool:
+        return await self._changes(update(accounts).where(accounts.c.name == name).values(halted_at=halted_at))
 
     async def insert_runner(self, runner: Runner) -> None:
         await self._check_account(runner.account)

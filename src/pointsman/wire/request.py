@@ -54,6 +54,7 @@ class RequestHead:
         "keep_alive",
         "method",
         "minor",
+        "peer",
         "target",
         "values",
     )
@@ -72,6 +73,8 @@ class RequestHead:
         self.chunked = False
         self.keep_alive = minor == 1
         self.expects_continue = False
+        self.peer = ""
+        """The address that its connection comes from; empty where unknown. Nothing that a client writes is it."""
 
 
 class Request:

@@ -12,10 +12,13 @@ import msgspec
 
 from pointsman.core.errors import RouterError, UpstreamProtocol
 from pointsman.core.limits import Limits
+from pointsman.core.model_errors import AccountHalted
 from pointsman.core.runner_errors import RUNNER_CODES
 from pointsman.core.secret import Secret
 from pointsman.wire.headers import HOP_BY_HOP, Fields, end_of_hop
 
+_CODES = RUNNER_CODES | {AccountHalted.code}
+"""That an event tells as an answer that had not begun would have it."""
 _BODILESS = frozenset({204, 304})
 _OUR_PREFIX = b"x-pointsman-"
 _OUR_MOCK_FIELD = b"x-openshell-mock"
@@ -344,6 +347,6 @@ def error_event(protocol: str, reason: str) -> bytes:
         error = {"type": "proxy_stream_error", "message": message}
         return b"event: error\ndata: " + msgspec.json.encode({"type": "error", "error": error}) + b"\n\n"
     told = {"message": message, "type": "proxy_stream_error"}
-    if reason in RUNNER_CODES:  # as an answer that had not begun would have it
+    if reason in _CODES:
         told["code"] = reason
     return b"data: " + msgspec.json.encode({"error": told}) + b"\n\n"

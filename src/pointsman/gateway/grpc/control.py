@@ -111,7 +111,12 @@ class ControlServicer(control_pb2_grpc.ControlServicer):
     async def CreateKey(self, request: pb.CreateKeyRequest, context: _Context) -> pb.CreateKeyResponse:
         """A new key of the data listener; this answer is its only sight."""
         draft = KeyDraft(
-            request.name.strip(), tuple(request.permissions), tuple(request.routes), request.lifetime_secs or None
+            request.name.strip(),
+            tuple(request.permissions),
+            tuple(request.routes),
+            request.lifetime_secs or None,
+            tuple(request.networks),
+            request.user.strip(),
         )
         key, secret = await self._control.keys.create(caller().account, draft)
         return pb.CreateKeyResponse(key=key_message(key), secret=secret.reveal())
@@ -131,6 +136,14 @@ class ControlServicer(control_pb2_grpc.ControlServicer):
     async def ListAccounts(self, request: pb.ListAccountsRequest, context: _Context) -> pb.ListAccountsResponse:
         """All accounts."""
         return pb.ListAccountsResponse(accounts=map(account_message, await self._control.accounts.list()))
+
+    async def HaltAccount(self, request: pb.HaltAccountRequest, context: _Context) -> pb.Account:
+        """Nothing is served for it from now on."""
+        return account_message(await self._control.accounts.halt(request.name.strip()))
+
+    async def ResumeAccount(self, request: pb.ResumeAccountRequest, context: _Context) -> pb.Account:
+        """It is served again."""
+        return account_message(await self._control.accounts.resume(request.name.strip()))
 
     async def Explain(self, request: pb.ExplainRequest, context: _Context) -> pb.Explanation:
         """What would become of a request."""

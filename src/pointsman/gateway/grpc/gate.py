@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 
 from pointsman.core.account import ACCOUNT_FIELD, DEFAULT_ACCOUNT
+from pointsman.core.bearer import bearer_of
 from pointsman.core.control_errors import ControlError, InvalidRequest, NotPermitted, Unauthenticated
 from pointsman.core.fault_place import fault_place
 from pointsman.core.provider import check_name
@@ -123,10 +124,10 @@ def _bearer(metadata: "Sequence[tuple[str, str | bytes]]") -> str | None:
         raise Unauthenticated("authorization is there more than once; send one")
     if not values:
         return None
-    scheme, _, token = str(values[0]).partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
+    token = bearer_of(str(values[0]))
+    if not token:
         raise Unauthenticated("authorization must be 'Bearer TOKEN'")
-    return token.strip()
+    return token
 
 
 def _account(metadata: "Sequence[tuple[str, str | bytes]]") -> str:

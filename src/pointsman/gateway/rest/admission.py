@@ -9,10 +9,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from pointsman.core.account import ACCOUNT_FIELD, DEFAULT_ACCOUNT
-from pointsman.core.control_errors import ControlError, InvalidRequest, NotPermitted, Unauthenticated
+from pointsman.core.bearer import bearer_of
+from pointsman.core.control_errors import CallerHalted, ControlError, InvalidRequest, NotPermitted, Unauthenticated
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import check_name
 from pointsman.gateway.actor import GATEWAY, acting_as, actor_of
+from pointsman.core.source_network import is_within
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.rest.refusals import error_response, looks_like_a_credential, shape_problems
 from pointsman.gateway.rest.strict_request import BodyLimits, StrictRequest
@@ -56,7 +58,12 @@ class AdminRoute(APIRoute):
             account = _named_account(request) or DEFAULT_ACCOUNT
             request.state.account = (await authenticator.admin_of(account)).account
         elif identity.data_key is not None:
-            self._admit_key(request, identity.data_key)
+            if identity.is_halted:
+                raise CallerHalted
+            key = identity.data_key
+            if key.networks and not is_within(request.client.host if request.client else "", key.networks):
+                raise NotPermitted("this key may not be used from this address; ask whoever runs this gateway")
+            self._admit_key(request, key)
         else:
             raise NotPermitted("a sandbox's token may fetch its bundle, and nothing else; use the admin's token")
         return actor_of(identity)
@@ -108,8 +115,7 @@ def _bearer(request: Request) -> str | None:
     values = request.headers.getlist("authorization")
     if len(values) > 1:
         raise Unauthenticated("authorization is there more than once; send one")
-    scheme, _, token = (values or [""])[0].partition(" ")
-    return token.strip(" ") if scheme.lower() == "bearer" else None
+    return bearer_of(values[0]) if values else None
 
 
 def _named_account(request: Request) -> str | None:

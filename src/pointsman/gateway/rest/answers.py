@@ -230,6 +230,8 @@ class KeyAnswer(_Answer):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    networks: list[str] = Field(description="Where its requests may come from; none: anywhere.")
+    user: str | None = Field(description="Who has it.")
 
     @classmethod
     def of(cls, key: DataKey) -> "KeyAnswer":
@@ -256,6 +258,8 @@ def _key_fields(key: DataKey) -> dict[str, Any]:
         "created_at": _time(key.created_at),
         "expires_at": None if key.expires_at is None else _time(key.expires_at),
         "revoked_at": None if key.revoked_at is None else _time(key.revoked_at),
+        "networks": [str(each) for each in key.networks],
+        "user": key.user or None,
     }
 
 
@@ -276,11 +280,13 @@ class AccountAnswer(_Answer):
 
     name: str
     created_at: datetime
+    halted_at: datetime | None = Field(description="Since when nothing is served for it; null while it is.")
 
     @classmethod
     def of(cls, account: Account) -> "AccountAnswer":
         """The same for a client."""
-        return cls(name=account.name, created_at=_time(account.created_at))
+        halted_at = None if account.halted_at is None else _time(account.halted_at)
+        return cls(name=account.name, created_at=_time(account.created_at), halted_at=halted_at)
 
 
 class AccountList(_Answer):

@@ -131,6 +131,9 @@ def _add_keys(api: FastAPI, keys: endpoints.KeyEndpoints) -> None:
 def _add_accounts(api: FastAPI, accounts: endpoints.AccountEndpoints) -> None:
     _add(api, "GET", f"{BASE}/accounts", accounts.list, operation_id="list_accounts")
     _add(api, "POST", f"{BASE}/accounts", accounts.create, operation_id="create_account", status_code=201)
+    one = f"{BASE}/accounts/{{name}}"
+    _add(api, "POST", f"{one}/halt", accounts.halt, operation_id="halt_account")
+    _add(api, "POST", f"{one}/resume", accounts.resume, operation_id="resume_account")
 
 
 async def _unmatched(request: Request, error: Exception) -> Response:

@@ -21,7 +21,7 @@ HEALTH_PATH = "/health"
 _ERRORS = {
     "400": "The request cannot be right, whatever is stored.",
     "401": "No token, or none that is valid.",
-    "403": "A sandbox's token, or a key that may not do this, or not in this account.",
+    "403": "A sandbox's token, or a key that may not do this, not here, not from there, or is of a halted account.",
     "404": "The record, or the account, does not exist.",
     "409": "It exists already, is in use, or the provider did not answer as it must.",
     "413": "The body has over 1 MiB; over 21 MiB where a request is to be explained.",

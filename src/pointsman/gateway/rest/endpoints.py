@@ -155,6 +155,14 @@ class AccountEndpoints:
         """Create an account. Requests name it in the header x-pointsman-account."""
         return answers.AccountAnswer.of(await self._control.accounts.create(body.name))
 
+    async def halt(self, name: PathName) -> answers.AccountAnswer:
+        """Halt an account: nothing is served for it until it is resumed, and what is being served ends."""
+        return answers.AccountAnswer.of(await self._control.accounts.halt(name))
+
+    async def resume(self, name: PathName) -> answers.AccountAnswer:
+        """Resume an account that was halted."""
+        return answers.AccountAnswer.of(await self._control.accounts.resume(name))
+
 
 class GatewayEndpoints:
     """The gateway itself."""

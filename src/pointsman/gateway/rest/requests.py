@@ -15,6 +15,7 @@ from pointsman.core.route import (
     RouteCandidate,
 )
 from pointsman.core.secret import Secret
+from pointsman.core.source_network import MOST_NETWORKS
 from pointsman.gateway.keys import MOST_ROUTES, KeyDraft
 from pointsman.gateway.lifetime import LONGEST_LIFETIME_SECONDS
 from pointsman.gateway.providers import LARGEST_PAGE
@@ -222,10 +223,18 @@ class NewKey(_Request):
         default_factory=list, max_length=MOST_ROUTES, description="The only ones it may use; none: all of the account."
     )
     lifetime_seconds: Annotated[int, Field(ge=1, le=LONGEST_LIFETIME_SECONDS)] | None = None
+    networks: list[Annotated[str, AfterValidator(_no_credential)]] = Field(
+        default_factory=list,
+        max_length=MOST_NETWORKS,
+        description="Where its requests may come from, as 10.0.0.0/8 or 2001:db8::/32; none: anywhere.",
+    )
+    user: Name | None = Field(default=None, description=f"{_NAME_RULE} Who has it.")
 
     def draft(self) -> KeyDraft:
         """The same for an operation."""
-        return KeyDraft(self.name or "", tuple(self.permissions), tuple(self.routes), self.lifetime_seconds)
+        routes, networks = tuple(self.routes), tuple(self.networks)
+        limits = (tuple(self.permissions), routes, self.lifetime_seconds, networks)
+        return KeyDraft(self.name or "", *limits, self.user or "")
 
 
 class NewAccount(_Request):

@@ -585,6 +585,8 @@ class Key(_message.Message):
     CREATED_AT_MS_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
     REVOKED_AT_MS_FIELD_NUMBER: _builtins.int
+    NETWORKS_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     account: _builtins.str
     created_at_ms: _builtins.int
@@ -592,11 +594,17 @@ class Key(_message.Message):
     """0: never."""
     revoked_at_ms: _builtins.int
     """0: not revoked."""
+    user: _builtins.str
+    """Who has it; empty for nobody in particular."""
     @_builtins.property
     def permissions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def routes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The only routes that it may use; empty for all of its account."""
+
+    @_builtins.property
+    def networks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Where its requests may come from; empty for anywhere."""
 
     def __init__(
         self,
@@ -608,10 +616,12 @@ class Key(_message.Message):
         created_at_ms: _builtins.int = ...,
         expires_at_ms: _builtins.int = ...,
         revoked_at_ms: _builtins.int = ...,
+        networks: _abc.Iterable[_builtins.str] | None = ...,
+        user: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "created_at_ms", b"created_at_ms", "expires_at_ms", b"expires_at_ms", "name", b"name", "permissions", b"permissions", "revoked_at_ms", b"revoked_at_ms", "routes", b"routes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "created_at_ms", b"created_at_ms", "expires_at_ms", b"expires_at_ms", "name", b"name", "networks", b"networks", "permissions", b"permissions", "revoked_at_ms", b"revoked_at_ms", "routes", b"routes", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -625,15 +635,22 @@ class CreateKeyRequest(_message.Message):
     PERMISSIONS_FIELD_NUMBER: _builtins.int
     ROUTES_FIELD_NUMBER: _builtins.int
     LIFETIME_SECS_FIELD_NUMBER: _builtins.int
+    NETWORKS_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     lifetime_secs: _builtins.int
     """0: never expires."""
+    user: _builtins.str
     @_builtins.property
     def permissions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Empty: inference."""
 
     @_builtins.property
     def routes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def networks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """10.0.0.0/8, 2001:db8::/32 or one address; empty for anywhere."""
+
     def __init__(
         self,
         *,
@@ -641,10 +658,12 @@ class CreateKeyRequest(_message.Message):
         permissions: _abc.Iterable[_builtins.str] | None = ...,
         routes: _abc.Iterable[_builtins.str] | None = ...,
         lifetime_secs: _builtins.int = ...,
+        networks: _abc.Iterable[_builtins.str] | None = ...,
+        user: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lifetime_secs", b"lifetime_secs", "name", b"name", "permissions", b"permissions", "routes", b"routes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lifetime_secs", b"lifetime_secs", "name", b"name", "networks", b"networks", "permissions", b"permissions", "routes", b"routes", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -753,21 +772,63 @@ class Account(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     CREATED_AT_MS_FIELD_NUMBER: _builtins.int
+    HALTED_AT_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     created_at_ms: _builtins.int
+    halted_at_ms: _builtins.int
+    """0: not halted."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         created_at_ms: _builtins.int = ...,
+        halted_at_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "halted_at_ms", b"halted_at_ms", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Account: _TypeAlias = Account  # noqa: Y015
+
+@_typing.final
+class HaltAccountRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HaltAccountRequest: _TypeAlias = HaltAccountRequest  # noqa: Y015
+
+@_typing.final
+class ResumeAccountRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeAccountRequest: _TypeAlias = ResumeAccountRequest  # noqa: Y015
 
 @_typing.final
 class CreateAccountRequest(_message.Message):

@@ -104,6 +104,16 @@ class ControlStub:
                 request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsRequest.SerializeToString,
                 response_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsResponse.FromString,
                 _registered_method=True)
+        self.HaltAccount = channel.unary_unary(
+                '/pointsman.v1.Control/HaltAccount',
+                request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.HaltAccountRequest.SerializeToString,
+                response_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.Account.FromString,
+                _registered_method=True)
+        self.ResumeAccount = channel.unary_unary(
+                '/pointsman.v1.Control/ResumeAccount',
+                request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ResumeAccountRequest.SerializeToString,
+                response_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.Account.FromString,
+                _registered_method=True)
         self.Explain = channel.unary_unary(
                 '/pointsman.v1.Control/Explain',
                 request_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ExplainRequest.SerializeToString,
@@ -207,6 +217,19 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def HaltAccount(self, request, context):
+        """Nothing is served for it until it is resumed, and what is being served ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeAccount(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Explain(self, request, context):
         """What would become of a request, without sending it.
         """
@@ -292,6 +315,16 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.ListAccounts,
                     request_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsRequest.FromString,
                     response_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsResponse.SerializeToString,
+            ),
+            'HaltAccount': grpc.unary_unary_rpc_method_handler(
+                    servicer.HaltAccount,
+                    request_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.HaltAccountRequest.FromString,
+                    response_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.Account.SerializeToString,
+            ),
+            'ResumeAccount': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeAccount,
+                    request_deserializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.ResumeAccountRequest.FromString,
+                    response_serializer=pointsman_dot_rpc_dot_gen_dot_control__pb2.Account.SerializeToString,
             ),
             'Explain': grpc.unary_unary_rpc_method_handler(
                     servicer.Explain,
@@ -682,6 +715,60 @@ class Control:
             '/pointsman.v1.Control/ListAccounts',
             pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsRequest.SerializeToString,
             pointsman_dot_rpc_dot_gen_dot_control__pb2.ListAccountsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HaltAccount(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pointsman.v1.Control/HaltAccount',
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.HaltAccountRequest.SerializeToString,
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.Account.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeAccount(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pointsman.v1.Control/ResumeAccount',
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.ResumeAccountRequest.SerializeToString,
+            pointsman_dot_rpc_dot_gen_dot_control__pb2.Account.FromString,
             options,
             channel_credentials,
             insecure,

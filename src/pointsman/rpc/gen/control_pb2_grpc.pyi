@@ -51,6 +51,9 @@ class ControlStub:
     RevokeKey: _grpc.UnaryUnaryMultiCallable[_control_pb2.RevokeKeyRequest, _control_pb2.RevokeKeyResponse]
     CreateAccount: _grpc.UnaryUnaryMultiCallable[_control_pb2.CreateAccountRequest, _control_pb2.Account]
     ListAccounts: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListAccountsRequest, _control_pb2.ListAccountsResponse]
+    HaltAccount: _grpc.UnaryUnaryMultiCallable[_control_pb2.HaltAccountRequest, _control_pb2.Account]
+    """Nothing is served for it until it is resumed, and what is being served ends."""
+    ResumeAccount: _grpc.UnaryUnaryMultiCallable[_control_pb2.ResumeAccountRequest, _control_pb2.Account]
     Explain: _grpc.UnaryUnaryMultiCallable[_control_pb2.ExplainRequest, _control_pb2.Explanation]
     """What would become of a request, without sending it."""
     GetStatus: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetStatusRequest, _control_pb2.GetStatusResponse]
@@ -76,6 +79,9 @@ class ControlAsyncStub(ControlStub):
     RevokeKey: _aio.UnaryUnaryMultiCallable[_control_pb2.RevokeKeyRequest, _control_pb2.RevokeKeyResponse]  # type: ignore[assignment]
     CreateAccount: _aio.UnaryUnaryMultiCallable[_control_pb2.CreateAccountRequest, _control_pb2.Account]  # type: ignore[assignment]
     ListAccounts: _aio.UnaryUnaryMultiCallable[_control_pb2.ListAccountsRequest, _control_pb2.ListAccountsResponse]  # type: ignore[assignment]
+    HaltAccount: _aio.UnaryUnaryMultiCallable[_control_pb2.HaltAccountRequest, _control_pb2.Account]  # type: ignore[assignment]
+    """Nothing is served for it until it is resumed, and what is being served ends."""
+    ResumeAccount: _aio.UnaryUnaryMultiCallable[_control_pb2.ResumeAccountRequest, _control_pb2.Account]  # type: ignore[assignment]
     Explain: _aio.UnaryUnaryMultiCallable[_control_pb2.ExplainRequest, _control_pb2.Explanation]  # type: ignore[assignment]
     """What would become of a request, without sending it."""
     GetStatus: _aio.UnaryUnaryMultiCallable[_control_pb2.GetStatusRequest, _control_pb2.GetStatusResponse]  # type: ignore[assignment]
@@ -182,6 +188,21 @@ class ControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.ListAccountsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.ListAccountsResponse, _abc.Awaitable[_control_pb2.ListAccountsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def HaltAccount(
+        self,
+        request: _control_pb2.HaltAccountRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.Account, _abc.Awaitable[_control_pb2.Account]]:
+        """Nothing is served for it until it is resumed, and what is being served ends."""
+
+    @_abc_1.abstractmethod
+    def ResumeAccount(
+        self,
+        request: _control_pb2.ResumeAccountRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.Account, _abc.Awaitable[_control_pb2.Account]]: ...
 
     @_abc_1.abstractmethod
     def Explain(
