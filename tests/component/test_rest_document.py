@@ -142,6 +142,7 @@ RIGHT: dict[str, Any] = {
     "replace_ai_model": {"name": "N", "model_identifier": "n", "api_endpoint": "http://localhost:2/v1"},
     "create_budget": {"name": "all", "scope": "account", "unit": "money", "amount": "0.5", "window": "month"},
     "update_budget": {"amount": "50", "soft": True},
+    "set_price": {"provider": "mocked", "model": "m", "input": "0.15", "output": "0.6"},
     "explain": {"model": "inference.local", "header_names": ["accept"]},
 }
 
@@ -149,6 +150,7 @@ RIGHT: dict[str, Any] = {
 def test_right_requests_get_what_the_document_promises(api: RunningApi, document: dict[str, Any]) -> None:
     checker, found = Checker(api, document), {}
     names = {"provider": "mocked", "route": "inference.local", "token": "box", "key": "laptop", "budget": "all"}
+    names |= {"delete_price": "mocked"}
     runner = api.post("/runners/register", {"name": "named"}).json["id"]
     model = api.post(f"/runners/{runner}/models", {**RIGHT["register_ai_model"], "name": "named"}).json["id"]
     names |= {"runner": runner, "rotate_runner_token": runner, "register_ai_model": runner, "model": model}

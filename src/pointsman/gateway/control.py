@@ -13,10 +13,12 @@ from pointsman.gateway.budgets import Budgets
 from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.explain import Explain
 from pointsman.gateway.keys import Keys
+from pointsman.gateway.prices import Prices
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.runners import Runners
 from pointsman.gateway.sandbox_tokens import SandboxTokens
+from pointsman.gateway.usage_report import UsageReport
 from pointsman.store.interface import Store
 
 
@@ -48,6 +50,8 @@ class ControlPlane:
     ai_models: AiModels
     accounts: Accounts
     budgets: Budgets
+    prices: Prices
+    usage: UsageReport
     bundles: Bundles
     explain: Explain
     authenticator: Authenticator

@@ -20,6 +20,7 @@ from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
+from pointsman.gateway.prices_in_force import PricesInForce, following_prices
 from pointsman.gateway.provider_health import targets_of_records
 from pointsman.gateway.runner_hub import RunnerHub
 from pointsman.gateway.runners import Runners
@@ -74,7 +75,9 @@ async def data_side(
         engines = await stack.enter_async_context(local_engines())
         ledger = await _open_ledger(settings, stack, log.say)
         # Before the listener, so that requests that end with it still get their rows.
-        usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days)
+        prices = PricesInForce(store)
+        await stack.enter_async_context(following_prices(prices))
+        usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days, prices_of=prices.of_account)
         await stack.enter_async_context(keeping(usage))
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(
@@ -91,7 +94,7 @@ async def data_side(
         watched = stack.enter_context(
             watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
-        budgets, stage = await _budgets(store, ledger, stack, log.say)
+        budgets, stage = await _budgets(store, ledger, stack, log.say, prices)
         stages = Stages(budget_reserve=stage.reserve, budget_settle=stage.settle, usage_record=usage.record)
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
         reach = DirectReach(settings.direct_allowed_cidrs)
@@ -102,7 +105,11 @@ async def data_side(
 
 
 async def _budgets(
-    store: Store, quotas: SqlQuotaLedger, stack: contextlib.AsyncExitStack, say: Callable[[str], None]
+    store: Store,
+    quotas: SqlQuotaLedger,
+    stack: contextlib.AsyncExitStack,
+    say: Callable[[str], None],
+    prices: PricesInForce,
 ) -> tuple[SqlBudgetLedger, BudgetStages]:
     """Counted where quotas are. Raises ControlError."""
     budgets = BudgetsInForce(store)
@@ -110,7 +117,7 @@ async def _budgets(
     ledger = SqlBudgetLedger(quotas.database, say, teller(budgets.with_id, say))
     stack.push_async_callback(ledger.close)
     await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))
-    return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time)
+    return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time, prices.of_account)
 
 
 def _asks_for_keys(settings: Settings) -> bool:

@@ -14,8 +14,9 @@ from pointsman.gateway.grpc.control import ControlServicer
 from pointsman.gateway.grpc.gate import Gate
 from pointsman.gateway.grpc.inference import InferenceServicer
 from pointsman.gateway.grpc.openshell import OpenShellServicer
+from pointsman.gateway.grpc.usage import PricesServicer, UsageServicer
 from pointsman.gateway.listeners import GRPC_OPTIONS, bind_grpc
-from pointsman.rpc.gen import budgets_pb2_grpc, control_pb2_grpc, inference_pb2_grpc, openshell_pb2_grpc
+from pointsman.rpc.gen import budgets_pb2_grpc, control_pb2_grpc, inference_pb2_grpc, openshell_pb2_grpc, usage_pb2_grpc
 
 _STOP_SECONDS = 1.0
 
@@ -62,6 +63,8 @@ class GrpcServer:
         openshell_pb2_grpc.add_OpenShellServicer_to_server(OpenShellServicer(control), self._server)
         control_pb2_grpc.add_ControlServicer_to_server(ControlServicer(control), self._server)
         budgets_pb2_grpc.add_BudgetsServicer_to_server(BudgetsServicer(control.budgets), self._server)
+        usage_pb2_grpc.add_PricesServicer_to_server(PricesServicer(control.prices), self._server)
+        usage_pb2_grpc.add_UsageServicer_to_server(UsageServicer(control.usage), self._server)
 
     async def start(self, address: Address, tls: Tls | None) -> int:
         """Listen; the port that it got. Raises CannotStart."""

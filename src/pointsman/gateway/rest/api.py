@@ -19,9 +19,11 @@ from pointsman.gateway.rest.budgets import add_budgets
 from pointsman.gateway.rest.document import document
 from pointsman.gateway.rest.endpoints import BASE
 from pointsman.gateway.rest.explained import ExplainEndpoint, ExplainRoute
+from pointsman.gateway.rest.prices import add_prices
 from pointsman.gateway.rest.refusals import NoSuchMethod, NoSuchPath, error_response
 from pointsman.gateway.rest.runners import add_runners
 from pointsman.gateway.rest.strict_request import BodyLimits
+from pointsman.gateway.rest.usage import add_usage
 from pointsman.gateway.rest.watching import add_watching
 from pointsman.gateway.watching import Watching
 
@@ -84,6 +86,8 @@ def _add_operations(api: FastAPI, control: ControlPlane, gateway: endpoints.Gate
     add_runners(api, control)
     add_ai_models(api, control)
     add_budgets(api, control)
+    add_prices(api, control)
+    add_usage(api, control)
     explaining = ExplainEndpoint(control).explain
     _add(api, "POST", f"{BASE}/explain", explaining, operation_id="explain", route_class_override=ExplainRoute)
 
