@@ -142,7 +142,7 @@ RIGHT: dict[str, Any] = {
     "replace_ai_model": {"name": "N", "model_identifier": "n", "api_endpoint": "http://localhost:2/v1"},
     "create_budget": {"name": "all", "scope": "account", "unit": "money", "amount": "0.5", "window": "month"},
     "update_budget": {"amount": "50", "soft": True},
-    "set_price": {"provider": "mocked", "model": "m", "input": "0.15", "output": "0.6"},
+    "set_price": {"provider": "mocked", "input": "0.15", "output": "0.6"},
     "explain": {"model": "inference.local", "header_names": ["accept"]},
 }
 
