@@ -93,8 +93,8 @@ def test_a_sandbox_in_a_chain_is_let_in_by_its_own_token_and_has_rows_of_its_own
     wait_until(lambda: [row[1] for row in closed.usage()][-1:] == ["fast"])
     rows = [row for row in closed.usage() if row[4] == 200]
     assert rows[-2:] == [
-        ("default", "other", "work", "real-other", 200, None, None, 1, "laptop"),
-        ("default", "fast", "work", "real-fast", 200, None, None, 1, "sandbox:laptop"),
+        ("default", "other", "work", "real-other", 200, 5, 1, 1, "laptop"),
+        ("default", "fast", "work", "real-fast", 200, 4, 1, 1, "sandbox:laptop"),
     ]
 
 
@@ -191,10 +191,10 @@ def test_every_way_out_has_a_row(open_: ServingGateway, upstream: Upstream) -> N
     assert open_.usage() == [
         ("default", "hand", "hand", "real-hand", 200, 12, 34, 1, ""),
         ("default", "hand", "hand", "real-hand", 400, None, None, 1, ""),
-        ("default", "hand", "hand", "real-hand", 200, None, None, 1, ""),
+        ("default", "hand", "hand", "real-hand", 200, 9, 1, 1, ""),
         ("default", "off", "", "", 503, None, None, 1, ""),
         ("default", "", "", "", 404, None, None, 0, ""),
-        ("default", "hand", "", "", 0, None, None, 1, ""),
+        ("default", "hand", "", "", 0, 5, 0, 1, ""),
     ]
 
 

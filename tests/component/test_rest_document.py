@@ -146,6 +146,7 @@ RIGHT: dict[str, Any] = {
     "set_policy": {"rules": [{"id": "no-shell", "effect": "block", "denied_tools": ["shell*"]}]},
     "update_policy": {"state": "enforced"},
     "roll_back_policy": {"version": 1},
+    "set_price": {"provider": "mocked", "input": "0.15", "output": "0.6"},
     "explain": {"model": "inference.local", "header_names": ["accept"]},
 }
 
@@ -153,7 +154,7 @@ RIGHT: dict[str, Any] = {
 def test_right_requests_get_what_the_document_promises(api: RunningApi, document: dict[str, Any]) -> None:
     checker, found = Checker(api, document), {}
     names = {"provider": "mocked", "route": "inference.local", "token": "box", "key": "laptop"}
-    names |= {"budget": "all", "policy": "1", "account": "team"}
+    names |= {"budget": "all", "policy": "1", "account": "team", "delete_price": "mocked"}
     runner = api.post("/runners/register", {"name": "named"}).json["id"]
     model = api.post(f"/runners/{runner}/models", {**RIGHT["register_ai_model"], "name": "named"}).json["id"]
     names |= {"runner": runner, "rotate_runner_token": runner, "register_ai_model": runner, "model": model}

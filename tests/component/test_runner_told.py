@@ -154,7 +154,7 @@ def test_a_line_that_ends_in_a_stream_and_a_client_that_leaves_are_one_row_each(
         assert line.receive()["operation"] == "cancel"
     cut, left = told.rows(2)
     assert cut == (*BY_RUNNER, 200, 3, 4, 1, "")
-    assert left == (*BY_RUNNER, 200, None, None, 1, "")
+    assert left == (*BY_RUNNER, 200, 9, 1, 1, "")
     ends = [each for each in told.events(6) if each["event"] in ("infer_failed", "infer_cancelled")]
     assert [each["reason"] for each in ends] == ["stream_truncated", "client_gone"]
 

@@ -13,22 +13,27 @@ import uvloop
 from pointsman.core.caller import KEY, SANDBOX_TOKEN, Caller
 from pointsman.core.candidate import Candidate
 from pointsman.core.endpoint import parse_endpoint
-from pointsman.core.usage_row import UsageRow
-from pointsman.events.record import Record
+from pointsman.core.event_kinds import INFER_CANCELLED
+from pointsman.core.money import MOST
+from pointsman.core.policy import Effect, PolicyHit
+from pointsman.core.price import ANY_MODEL, Price, PriceTable
+from pointsman.core.usage_row import ESTIMATED, REPORTED, UsageRow
+from pointsman.events.record import Record, StageNotes
 from pointsman.gateway.usage import FORMED_AT_ONCE, WRITTEN_AT_ONCE, UsageRows, keeping, row_of
 from pointsman.store.sql import SqlStore
 from pointsman.wire.usage import TokenUsage
 from tests.support.databases import Database, PostgresServer, postgresql_database
 
 CANDIDATE = Candidate("fast", parse_endpoint("http://127.0.0.1:1/v1"), "real", (), provider="groq")
+HIT = PolicyHit("no-shell", Effect.FLAG, "/tools/0")
 
 
 class Counted:
     """A body that is read at most once, and not before its request has ended."""
 
-    def __init__(self, incoming: int, outgoing: int) -> None:
+    def __init__(self, *counts: int) -> None:
         self.usage_read = 0
-        self._usage = TokenUsage(incoming, outgoing)
+        self._usage = TokenUsage(*counts)
 
     def usage(self) -> TokenUsage | None:
         self.usage_read += 1
@@ -60,14 +65,44 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_a_row_tells_who_asked_for_what_and_what_it_took() -> None:
     record = ended()
-    assert row_of(record) == UsageRow(
-        "default", "r-1", 1000.25, "fast", "groq", "real", 200, 12, None, 1, 250.0, "laptop"
-    )
+    record.meter, record.received, record.sent, record.notes = Counted(12, 3, 8, 2), 40, 80, StageNotes()
+    record.notes.hits, record.notes.saved_tokens = (HIT, HIT), 9
+    prices = PriceTable(5, {("groq", "real"): Price("groq", "real", 1_000_000, 2_000_000, 0)})
+    asked = ("default", "r-1", 1000.25, "fast", "groq", "real", 200, 12, 3, 1, 250.0, "laptop", "POST")
+    dialect = ("/v1/chat/completions", "openai_chat_completions")
+    assert row_of(record, prices) == UsageRow(*asked, *dialect, 8, 2, REPORTED, 10_000, 5, "", 2, 9)
+    assert row_of(record).total_tokens == 15
+    assert (row_of(record).cost, row_of(record).price_version) == (None, 0)
     refused = ended()
     refused.is_answered, refused.status, refused.meter = False, 503, None
     refused.caller = Caller("default", "laptop", SANDBOX_TOKEN)
-    row = row_of(refused)
+    refused.reason = "exhausted"
+    row = row_of(refused, prices)
     assert (row.provider, row.model, row.prompt_tokens, row.key_name) == ("", "", None, "sandbox:laptop")
+    assert (row.total_tokens, row.usage_source, row.cost, row.reason) == (None, "", None, "exhausted")
+
+
+def test_what_no_upstream_told_is_estimated_and_costs() -> None:
+    record = ended()
+    record.meter, record.received, record.sent, record.is_stream = None, 40, 1000, True
+    prices = PriceTable(1, {("groq", ANY_MODEL): Price("groq", ANY_MODEL, 1_000_000, 2_000_000)})
+    row = row_of(record, prices)
+    assert (row.prompt_tokens, row.completion_tokens, row.usage_source, row.cost) == (10, 10, ESTIMATED, 30_000)
+    left = ended()
+    left.is_answered, left.was_sent, left.status, left.meter, left.received = False, True, 0, None, 40
+    left.kind = INFER_CANCELLED
+    row = row_of(left, prices)
+    assert (row.provider, row.prompt_tokens, row.completion_tokens, row.cost) == ("", 10, 0, 10_000)
+    counted = ended()
+    counted.path = "/v1/messages/count_tokens"
+    assert row_of(counted, prices).total_tokens is None
+
+
+def test_a_cost_beyond_what_a_database_holds_is_the_most_that_it_holds() -> None:
+    record = ended()
+    record.meter = Counted(10**15, 10**15)
+    dear = Price("groq", "real", 10**12, 10**12)
+    assert row_of(record, PriceTable(1, {("groq", "real"): dear})).cost == MOST
 
 
 def test_a_model_that_a_client_chose_is_made_fit_for_any_database() -> None:
@@ -86,7 +121,7 @@ def test_a_body_is_read_once_whoever_asks_first() -> None:
     row_of(record)
     record.kinds()
     assert meter.usage_read == 1
-    assert record.usage == (12, -1)
+    assert record.usage == TokenUsage(12, -1)
 
 
 @pytest.mark.parametrize("number", [1, FORMED_AT_ONCE, FORMED_AT_ONCE + 1, WRITTEN_AT_ONCE + 1])
@@ -212,7 +247,7 @@ async def test_a_request_whose_row_cannot_be_formed_ends_all_the_same(sqlite: Da
 
 
 @pytest.mark.alone
-def test_a_row_costs_its_request_less_than_half_a_microsecond_and_the_loop_less_than_three() -> None:
+def test_a_row_costs_its_request_less_than_half_a_microsecond_and_the_loop_less_than_five() -> None:
     """CPU of the loop's thread; the best of a few rounds, for others run too. Writing to a database is not in it."""
 
     async def best() -> tuple[float, float]:
@@ -231,4 +266,4 @@ def test_a_row_costs_its_request_less_than_half_a_microsecond_and_the_loop_less_
 
     noting, forming = asyncio.run(best())
     assert noting < 0.5e-6
-    assert forming < 3e-6
+    assert forming < 5e-6

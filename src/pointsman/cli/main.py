@@ -14,12 +14,14 @@ from pointsman.cli.gateway import gateway
 from pointsman.cli.inference import inference
 from pointsman.cli.key import key
 from pointsman.cli.policy import policy
+from pointsman.cli.price import price
 from pointsman.cli.provider import provider
 from pointsman.cli.route import route
 from pointsman.cli.runner import runner
 from pointsman.cli.sandbox import sandbox
 from pointsman.cli.status import status
 from pointsman.cli.token import token
+from pointsman.cli.usage import usage
 from pointsman.core.version import VERSION
 
 _FAILED = 1
@@ -60,10 +62,12 @@ cli.add_command(budget)
 cli.add_command(inference)
 cli.add_command(key)
 cli.add_command(policy)
+cli.add_command(price)
 cli.add_command(provider)
 cli.add_command(route)
 cli.add_command(runner)
 cli.add_command(status)
+cli.add_command(usage)
 sandbox.add_command(token)
 
 

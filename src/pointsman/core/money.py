@@ -40,8 +40,16 @@ def cost_of(*tokens_and_prices: tuple[int, int]) -> int:
 
 def shown_amount(amount: int) -> str:
     """For people: at least two digits behind the point, and as many as it has."""
-    text = f"{Decimal(amount) / NANO:f}"
-    whole, _, rest = text.partition(".")
+    return _shown(Decimal(amount) / NANO)
+
+
+def shown_price(price: int) -> str:
+    """Per million tokens, as `parse_price` reads it."""
+    return _shown(Decimal(price) / _MILLION)
+
+
+def _shown(value: Decimal) -> str:
+    whole, _, rest = f"{value:f}".partition(".")
     return f"{whole}.{rest.rstrip('0'):0<2}"
 
 

@@ -1,6 +1,6 @@
 """What tokens of a provider's model cost, as an operator says. Tables don't change: each change is a new version."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pointsman.core.money import cost_of
@@ -62,3 +62,30 @@ class PriceTable:
 
 
 NO_PRICES = PriceTable()
+
+
+@dataclass(frozen=True, slots=True)
+class PriceChange:
+    """A step from one version of an account's table to the next."""
+
+    account: str
+    version: int
+    """Of the table that it makes; the first is 1."""
+    at: float
+    """Seconds since the epoch."""
+    price: Price
+    """As it was set; one that was removed, as it was before."""
+    is_removed: bool = False
+
+
+def tables_of(last_changes: Iterable[PriceChange]) -> Mapping[str, PriceTable]:
+    """Accounts' tables, of the last change that each price has seen."""
+    versions: dict[str, int] = {}
+    prices: dict[str, dict[tuple[str, str], Price]] = {}
+    for change in last_changes:
+        account, price = change.account, change.price
+        versions[account] = max(versions.get(account, 0), change.version)
+        of_account = prices.setdefault(account, {})
+        if not change.is_removed:
+            of_account[price.provider, price.model] = price
+    return {account: PriceTable(version, prices[account]) for account, version in versions.items()}

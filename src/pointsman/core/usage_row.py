@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+REPORTED = "reported"
+ESTIMATED = "estimated"
+
 
 class UsageRow(NamedTuple):
     """One request. Rows are added and, when they are old, removed; they are never changed.
@@ -21,9 +24,36 @@ class UsageRow(NamedTuple):
     status: int = 0
     """What the client got; 0 when it left before."""
     prompt_tokens: int | None = None
-    """None when nobody said."""
+    """None for what used none: nobody answered, or with an error."""
     completion_tokens: int | None = None
     attempts: int = 0
     latency_ms: float = 0.0
     key_name: str = ""
     """The key or sandbox token it came with, as `Caller.shown_name` tells it; empty for none."""
+    method: str = ""
+    path: str = ""
+    """Without its query."""
+    dialect: str = ""
+    cached_tokens: int = 0
+    """Of the prompt."""
+    reasoning_tokens: int = 0
+    """Of the completion."""
+    usage_source: str = ""
+    """`REPORTED`, `ESTIMATED` or, where there are no tokens, empty."""
+    cost: int | None = None
+    """As an amount (`core.money`); None when there was no price, or no tokens."""
+    price_version: int = 0
+    """Of the account's price table; 0 when it had none."""
+    reason: str = ""
+    """Why it did not complete, in one word; empty when it did."""
+    policy_hits: int = 0
+    """Rules that matched."""
+    saved_tokens: int = 0
+    """That context optimisation took out, reckoned."""
+
+    @property
+    def total_tokens(self) -> int | None:
+        """None for what used none."""
+        if self.prompt_tokens is None and self.completion_tokens is None:
+            return None
+        return (self.prompt_tokens or 0) + (self.completion_tokens or 0)

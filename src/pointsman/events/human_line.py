@@ -52,7 +52,7 @@ def _inference(kind: EventKind, record: Record) -> str:
     candidate = _candidates.get(record.candidate) if record.candidate is not None else ""
     tokens = ""
     if record.usage is not None:
-        incoming, outgoing = record.usage
+        incoming, outgoing = record.usage[:2]
         tokens = f" tokens_in={incoming}" if incoming >= 0 else ""
         tokens += f" tokens_out={outgoing}" if outgoing >= 0 else ""
     return (

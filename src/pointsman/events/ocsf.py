@@ -175,7 +175,7 @@ def _ending(record: Record, duration: int) -> str:
     if record.status:
         text = f'"http_response":{{"code":{record.status},"body_length":{record.sent},"latency":{duration}}},'
     if record.usage is not None:
-        incoming, outgoing = record.usage
+        incoming, outgoing = record.usage[:2]
         text += f'"message_context":{_SERVICE_PIECE}'
         text += f',"prompt_tokens":{incoming}' if incoming >= 0 else ""
         text += f',"completion_tokens":{outgoing}' if outgoing >= 0 else ""

@@ -148,7 +148,7 @@ def _tokens(happening: Happening) -> str:
     tokens = happening.tokens
     if tokens is None:
         return '"prompt_tokens":0,"completion_tokens":0'
-    incoming, outgoing = tokens
+    incoming, outgoing = tokens[:2]
     return f'"prompt_tokens":{max(incoming, 0)},"completion_tokens":{max(outgoing, 0)}'
 
 

@@ -100,6 +100,7 @@ class Record:
         "heard_out",
         "is_answered",
         "is_fallback",
+        "is_stream",
         "kind",
         "meter",
         "method",
@@ -145,6 +146,8 @@ class Record:
         """Whether the client went away when an upstream may have had the request, and had not answered."""
         self.is_fallback = False
         """Whether `candidate` is what answers when all others of a chain do not."""
+        self.is_stream = False
+        """Whether the answer that went through was an event stream."""
         self.status = 0
         """Of the answer; 0 while there is none."""
         self.stopped = ""

@@ -38,6 +38,7 @@ from pointsman.gateway.keys import Keys
 from pointsman.gateway.listeners import bind_sockets, ssl_context
 from pointsman.gateway.live_configuration import LiveConfiguration
 from pointsman.gateway.policies import Policies
+from pointsman.gateway.prices import Prices
 from pointsman.gateway.probe import Prober
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.rest.api import build_api
@@ -46,6 +47,7 @@ from pointsman.gateway.routes import Routes
 from pointsman.gateway.runner_side import gateway_bus, runner_hub, serve_runners
 from pointsman.gateway.runners import Runners
 from pointsman.gateway.sandbox_tokens import SandboxTokens
+from pointsman.gateway.usage_report import UsageReport
 from pointsman.proxy.background import running
 from pointsman.proxy.memory import freeze_garbage
 from pointsman.proxy.process import bound_address, open_files, ready_text, until_signalled
@@ -88,6 +90,8 @@ def make_control_plane(
         audit=Audit(store),
         budgets=Budgets(store, clock, _record_id, say),
         policies=Policies(store, clock, say),
+        prices=Prices(store, clock, say),
+        usage=UsageReport(store, clock),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
         explain=Explain(store, clock, runners),
         authenticator=Authenticator(store, admin_token, clock),

@@ -12,13 +12,13 @@ from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.budget import Budget, BudgetRefusal, Hold
 from pointsman.core.budget_window import BudgetCalendar
 from pointsman.core.caller import Caller
-from pointsman.core.event_kinds import INFER_COMPLETED
 from pointsman.core.fault_place import fault_place
 from pointsman.core.model_errors import BudgetExhausted, BudgetUncounted
 from pointsman.core.price import NO_PRICES, PriceTable, Tokens
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.time_zones import zone_named
 from pointsman.events.record import Record
+from pointsman.gateway.request_tokens import tokens_of
 from pointsman.proxy.budgets import BudgetLedger
 from pointsman.proxy.stages import Passage
 from pointsman.routing.budgets import (
@@ -33,9 +33,9 @@ from pointsman.routing.budgets import (
     shown,
     told_refusal,
 )
-from pointsman.routing.tokens_used import NOTHING, has_used, is_counting, may_use
+from pointsman.routing.tokens_used import is_counting, may_use
 from pointsman.store.budget_ledger import Counted
-from pointsman.wire.output_bound import UNBOUND, OutputBound, read_output_bound
+from pointsman.wire.output_bound import read_output_bound
 
 _MOST_KNOWN = 10_000
 """Pairs of a caller and a route whose budgets are known; beyond, they are found anew."""
@@ -48,13 +48,13 @@ _Known = tuple[tuple[Applying, ...], bool]
 class Held:
     """What a request holds, and what is needed to settle it. Not a dataclass: on the hot path."""
 
-    __slots__ = ("applied", "bound", "hold")
+    __slots__ = ("applied", "counts_tokens", "hold")
 
-    def __init__(self, hold: Hold, applied: Sequence[Applying], bound: OutputBound | None) -> None:
+    def __init__(self, hold: Hold, applied: Sequence[Applying], *, counts_tokens: bool) -> None:
         self.hold = hold
         self.applied = applied
-        self.bound = bound
-        """None where tokens are not counted."""
+        self.counts_tokens = counts_tokens
+        """Whether anything but requests is counted."""
 
 
 class BudgetStages:
@@ -87,10 +87,9 @@ class BudgetStages:
         applied, counts_tokens = self._applying(in_force, record.caller, record.route)
         if not applied:
             return
-        now, bound, use = self._now(), UNBOUND, Use(1)
+        now, use = self._now(), Use(1)
         if counts_tokens:
-            bound = read_output_bound(passage.body)
-            tokens = may_use(len(passage.body), bound, record.protocol, record.path)
+            tokens = may_use(len(passage.body), read_output_bound(passage.body), record.protocol, record.path)
             use = Use(1, tokens, self._money(passage, tokens))
         charges = charges_of(applied, use, lambda kind, zone: self._calendar.at(kind, zone, now))
         try:
@@ -99,7 +98,7 @@ class BudgetStages:
             raise BudgetUncounted(str(error)) from None
         if isinstance(hold, BudgetRefusal):
             raise _exhausted(hold, applied, use, now)
-        passage.notes.hold = Held(hold, applied, bound if counts_tokens else None)
+        passage.notes.hold = Held(hold, applied, counts_tokens=counts_tokens)
 
     def _applying(self, in_force: Mapping[str, Sequence[Budget]], caller: Caller, route: str) -> _Known:
         if in_force is not self._known_of or len(self._known) > _MOST_KNOWN:
@@ -133,14 +132,10 @@ class BudgetStages:
         notes = record.notes
         if notes is None or not (record.is_answered or record.was_sent):
             return NO_USE
-        if record.status >= 300 or is_counting(record.path) or held.bound is None:
+        tokens = tokens_of(record) if held.counts_tokens else None
+        if tokens is None:
             return Use(1)
-        if notes.tokens is None:
-            record.settle()
-            is_whole = record.kind is INFER_COMPLETED
-            stream = held.bound.is_stream
-            notes.tokens = has_used(record.usage, record.received, record.sent, is_stream=stream, is_whole=is_whole)
-        return Use(1, notes.tokens or NOTHING, self._cost(record, notes.tokens))
+        return Use(1, tokens, self._cost(record, tokens))
 
     def _cost(self, record: Record, tokens: Tokens) -> int:
         candidate = record.candidate

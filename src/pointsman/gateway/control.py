@@ -15,10 +15,12 @@ from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.explain import Explain
 from pointsman.gateway.keys import Keys
 from pointsman.gateway.policies import Policies
+from pointsman.gateway.prices import Prices
 from pointsman.gateway.providers import Providers
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.runners import Runners
 from pointsman.gateway.sandbox_tokens import SandboxTokens
+from pointsman.gateway.usage_report import UsageReport
 from pointsman.store.interface import Store
 
 
@@ -52,6 +54,8 @@ class ControlPlane:
     audit: Audit
     budgets: Budgets
     policies: Policies
+    prices: Prices
+    usage: UsageReport
     bundles: Bundles
     explain: Explain
     authenticator: Authenticator

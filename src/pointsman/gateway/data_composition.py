@@ -20,6 +20,7 @@ from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
+from pointsman.gateway.prices_in_force import PricesInForce, following_prices
 from pointsman.gateway.provider_health import targets_of_records
 from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
 from pointsman.gateway.request_policy import following as following_policies
@@ -76,7 +77,9 @@ async def data_side(
         engines = await stack.enter_async_context(local_engines())
         ledger = await _open_ledger(settings, stack, log.say)
         # Before the listener, so that requests that end with it still get their rows.
-        usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days)
+        prices = PricesInForce(store)
+        await stack.enter_async_context(following_prices(prices))
+        usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days, prices_of=prices.of_account)
         await stack.enter_async_context(keeping(usage))
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(
@@ -93,7 +96,7 @@ async def data_side(
         watched = stack.enter_context(
             watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
-        budgets, stage = await _budgets(store, ledger, stack, log.say)
+        budgets, stage = await _budgets(store, ledger, stack, log.say, prices)
         policies, request_policy = await _policies(store, stack)
         stages = Stages(
             budget_reserve=stage.reserve,
@@ -116,7 +119,11 @@ async def data_side(
 
 
 async def _budgets(
-    store: Store, quotas: SqlQuotaLedger, stack: contextlib.AsyncExitStack, say: Callable[[str], None]
+    store: Store,
+    quotas: SqlQuotaLedger,
+    stack: contextlib.AsyncExitStack,
+    say: Callable[[str], None],
+    prices: PricesInForce,
 ) -> tuple[SqlBudgetLedger, BudgetStages]:
     """Counted where quotas are. Raises ControlError."""
     budgets = BudgetsInForce(store)
@@ -124,7 +131,7 @@ async def _budgets(
     ledger = SqlBudgetLedger(quotas.database, say, teller(budgets.with_id, say))
     stack.push_async_callback(ledger.close)
     await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))
-    return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time)
+    return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time, prices.of_account)
 
 
 async def _policies(store: Store, stack: contextlib.AsyncExitStack) -> tuple[PoliciesInForce, RequestPolicy]:

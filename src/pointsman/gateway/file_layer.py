@@ -5,7 +5,7 @@ is read again: config and the gateway's composition.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from pointsman.config.gateway_records import FileRecords
@@ -16,11 +16,13 @@ from pointsman.core.budget import Budget
 from pointsman.core.control_errors import DefinedInFile
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
+from pointsman.core.price import PriceChange, PriceTable
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.usage_row import UsageRow
+from pointsman.core.usage_sum import MOST_SUMS, Period, RowPlace, UsageBy, UsagePage, UsageSum
 from pointsman.store.interface import Reader, Store, Writer
 
 NO_RECORDS = FileRecords()
@@ -221,6 +223,23 @@ class _LayeredReader:
     async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
         return await self._reader.usage(account, since, limit)
 
+    async def usage_rows(self, account: str, period: Period, limit: int, after: RowPlace | None) -> UsagePage:
+        return await self._reader.usage_rows(account, period, limit, after)
+
+    async def usage_sums(
+        self, account: str | None, by: UsageBy, period: Period, limit: int = MOST_SUMS
+    ) -> Sequence[UsageSum]:
+        return await self._reader.usage_sums(account, by, period, limit)
+
+    async def price_tables(self) -> Mapping[str, PriceTable]:
+        return await self._reader.price_tables()
+
+    async def price_table(self, account: str) -> PriceTable:
+        return await self._reader.price_table(account)
+
+    async def price_changes(self, account: str, limit: int, before: int) -> Sequence[PriceChange]:
+        return await self._reader.price_changes(account, limit, before)
+
     async def account(self, name: str) -> Account | None:
         return await self._reader.account(name)
 
@@ -287,6 +306,9 @@ class _LayeredWriter(_LayeredReader):
 
     async def delete_budget(self, account: str, name: str) -> bool:
         return await self._writer.delete_budget(account, name)
+
+    async def insert_price_change(self, change: PriceChange) -> None:
+        await self._writer.insert_price_change(change)
 
     async def insert_account(self, account: Account) -> None:
         await self._writer.insert_account(account)

@@ -9,13 +9,19 @@ import contextlib
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from functools import lru_cache
 
+from pointsman.core.candidate import Candidate
 from pointsman.core.control_errors import ControlError
 from pointsman.core.fault_place import fault_place
-from pointsman.core.usage_row import UsageRow
+from pointsman.core.money import MOST
+from pointsman.core.price import NO_PRICES, PriceTable, Tokens
+from pointsman.core.usage_row import ESTIMATED, REPORTED, UsageRow
 from pointsman.events.printable import printable
 from pointsman.events.record import Record
+from pointsman.gateway.request_tokens import tokens_of
 from pointsman.proxy.background import running
+from pointsman.routing.tokens_used import NOTHING
 from pointsman.store.interface import Store
 
 FORMED_AT_ONCE = 200
@@ -34,7 +40,10 @@ _LONGEST = 256  # characters of a model's name; a client may have chosen it
 
 
 class UsageRows:
-    """`record` is called as each request ends; `follow` writes. `now` tells seconds since the epoch."""
+    """`record` is called as each request ends; `follow` writes. `now` tells seconds since the epoch.
+
+    `prices_of` gives an account's prices of the moment.
+    """
 
     def __init__(
         self,
@@ -44,12 +53,14 @@ class UsageRows:
         *,
         keep_days: int,
         most_waiting: int = MOST_WAITING,
+        prices_of: Callable[[str], PriceTable] = lambda _: NO_PRICES,
     ) -> None:
         self._store = store
         self._say = say
         self._now = now
         self._keep_days = keep_days
         self._most_waiting = most_waiting
+        self._prices_of = prices_of
         self._ended: list[Record] = []
         self._rows: deque[UsageRow] = deque()
         self._wake = asyncio.Event()
@@ -80,7 +91,7 @@ class UsageRows:
             del ended[room:]
         for record in ended:
             try:
-                self._rows.append(row_of(record))
+                self._rows.append(row_of(record, self._prices_of(record.caller.account)))
             except Exception as error:  # requests end here, and must
                 self._lose(1, f"internal error: {fault_place(error)}")
 
@@ -170,11 +181,11 @@ async def keeping(rows: UsageRows) -> AsyncIterator[None]:
         rows.give_up()
 
 
-def row_of(record: Record) -> UsageRow:
-    """What is kept of a request that has ended."""
-    record.settle()
-    tokens, caller = record.usage, record.caller
+def row_of(record: Record, prices: PriceTable = NO_PRICES) -> UsageRow:
+    """What is kept of a request that has ended. `prices`: its account's."""
+    tokens, caller, notes = tokens_of(record), record.caller, record.notes
     answering = record.candidate if record.is_answered else None
+    used = NOTHING if tokens is None else tokens
     return UsageRow(
         caller.account,
         record.request_id,
@@ -183,9 +194,32 @@ def row_of(record: Record) -> UsageRow:
         answering.provider if answering is not None else "",
         printable(answering.model, _LONGEST) if answering is not None else "",
         record.status,
-        tokens.input_tokens if tokens is not None and tokens.input_tokens >= 0 else None,
-        tokens.output_tokens if tokens is not None and tokens.output_tokens >= 0 else None,
+        None if tokens is None else tokens.input,
+        None if tokens is None else tokens.output,
         record.attempts,
         record.seconds * 1000,
         caller.shown_name,
+        record.method,
+        _kept_path(record.path),
+        record.protocol,
+        used.cached_input,
+        used.reasoning,
+        "" if tokens is None else ESTIMATED if tokens.is_estimated else REPORTED,
+        None if tokens is None or record.candidate is None else _cost(record.candidate, tokens, prices),
+        prices.version,
+        record.reason,
+        0 if notes is None else len(notes.hits),
+        0 if notes is None else notes.saved_tokens,
     )
+
+
+@lru_cache(maxsize=64)
+def _kept_path(path: str) -> str:
+    """Most requests have one of a few."""
+    return printable(path, _LONGEST)
+
+
+def _cost(candidate: Candidate, tokens: Tokens, prices: PriceTable) -> int | None:
+    """Within what a database holds, whatever an upstream reports."""
+    cost = prices.cost(candidate.provider, candidate.model, tokens)
+    return None if cost is None else min(cost, MOST)

@@ -105,7 +105,7 @@ class Answering:
             relay.truncate(record.stopped)
         record.sent = relay.sent
         record.meter = relay.meter
-        streams = response.head.is_event_stream
+        record.is_stream = streams = response.head.is_event_stream
         if relay.ended:
             record.answered(record.status, unfinished=streams and not relay.meter.finished())
         # SDKs hang up on the last event, without waiting for the end of the body; others on its end, before we look up.

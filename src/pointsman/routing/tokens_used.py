@@ -13,7 +13,10 @@ _USUAL_BYTES = 4
 """Of text for each token, as providers say of English."""
 _STREAMED_BYTES = 100
 """Of an event stream for each token: less than events of one token have, so that it is not reckoned too little."""
+_MOST = 1 << 40
+"""Tokens of one prompt or answer: an upstream that reports more lies, and sums must stay within 64 bits."""
 NOTHING = Tokens()
+_SILENT = TokenUsage(-1, -1)
 
 
 def may_use(received: int, bound: OutputBound, protocol: str, path: str) -> Tokens:
@@ -34,16 +37,26 @@ def _longest_output(bound: OutputBound, protocol: str) -> int:
     return (DEFAULT_OUTPUT_TOKENS if bound.tokens is None else bound.tokens) * bound.answers
 
 
-def has_used(reported: TokenUsage | None, received: int, sent: int, *, is_stream: bool, is_whole: bool) -> Tokens:
+def has_used(
+    reported: TokenUsage | None, received: int, sent: int, *, protocol: str, is_stream: bool, is_whole: bool
+) -> Tokens:
     """What a request came to that was answered with success, or may have been: what nobody reported is reckoned.
 
     `received`, `sent`: bytes of the two bodies. Of an answer that was cut the output is reckoned too, since its
     upstream may have told the first of its tokens only.
     """
-    incoming, outgoing = reported if reported is not None else (-1, -1)
+    said = _SILENT if reported is None else reported
+    incoming, outgoing = said.prompt_tokens, said.output_tokens
+    if protocol == P.EMBEDDINGS:
+        outgoing, is_whole = max(outgoing, 0), True  # numbers are no tokens
     is_estimated = incoming < 0 or outgoing < 0 or not is_whole
     if incoming < 0:
         incoming = -(-received // _USUAL_BYTES)
     if outgoing < 0 or not is_whole:
         outgoing = max(outgoing, -(-sent // (_STREAMED_BYTES if is_stream else _USUAL_BYTES)))
-    return Tokens(incoming, outgoing, is_estimated=is_estimated)
+    if incoming > _MOST or outgoing > _MOST:
+        incoming, outgoing = min(incoming, _MOST), min(outgoing, _MOST)
+    cached, reasoning = said.cached_tokens, said.reasoning_tokens
+    if cached > incoming or reasoning > outgoing:
+        cached, reasoning = min(cached, incoming), min(reasoning, outgoing)
+    return Tokens(incoming, outgoing, cached, reasoning, is_estimated=is_estimated)

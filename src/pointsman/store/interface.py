@@ -1,6 +1,6 @@
 """What the gateway asks of a store. `store.sql` is the implementation; a conformance suite says what it must do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -10,11 +10,13 @@ from pointsman.core.audit import AuditDraft, AuditEntry, AuditHead, AuditQuery
 from pointsman.core.budget import Budget
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
+from pointsman.core.price import PriceChange, PriceTable
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.usage_row import UsageRow
+from pointsman.core.usage_sum import MOST_SUMS, Period, RowPlace, UsageBy, UsagePage, UsageSum
 
 
 class Reader(Protocol):
@@ -98,6 +100,23 @@ class Reader(Protocol):
     async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
         """The newest rows from `since` on, the newest first."""
 
+    async def usage_rows(self, account: str, period: Period, limit: int, after: RowPlace | None) -> UsagePage:
+        """A page of rows, the newest first: the first, or the one behind another's `next`."""
+
+    async def usage_sums(
+        self, account: str | None, by: UsageBy, period: Period, limit: int = MOST_SUMS
+    ) -> Sequence[UsageSum]:
+        """What requests came to: the dearest groups first, of days the latest. `account`: None for all accounts."""
+
+    async def price_tables(self) -> Mapping[str, PriceTable]:
+        """Those of accounts that ever had a price."""
+
+    async def price_table(self, account: str) -> PriceTable:
+        """One account's; the empty one with version 0 when it never had any."""
+
+    async def price_changes(self, account: str, limit: int, before: int) -> Sequence[PriceChange]:
+        """Those that made versions below `before`, the latest first."""
+
     async def account(self, name: str) -> Account | None:
         """One account."""
 
@@ -149,6 +168,9 @@ class Writer(Reader, Protocol):
 
     async def delete_budget(self, account: str, name: str) -> bool:
         """Whether there was one."""
+
+    async def insert_price_change(self, change: PriceChange) -> None:
+        """Its version is the next one of the account's table."""
 
     async def insert_account(self, account: Account) -> None:
         """Raises AlreadyExists."""

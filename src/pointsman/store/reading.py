@@ -4,10 +4,11 @@ import ipaddress
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Executable, Row, Select, func, or_, select
+from sqlalchemy import ColumnElement, Executable, Row, Select, func, or_, select, true
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,12 +19,14 @@ from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
 from pointsman.core.control_errors import ControlError, StoreUnavailable
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyState, PolicyVersion, Rule
+from pointsman.core.price import NO_PRICES, Price, PriceChange, PriceTable, tables_of
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route, RouteCandidate
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.secret import Secret
 from pointsman.core.usage_row import UsageRow
+from pointsman.core.usage_sum import MOST_SUMS, Period, RowPlace, UsageBy, UsagePage, UsageSum
 from pointsman.store.audit_rows import HEAD, entry_of, head_of, selected
 from pointsman.store.credentials import CredentialCipher, WrongKey
 from pointsman.store.problems import FAILURES, problem_of
@@ -34,6 +37,7 @@ from pointsman.store.tables import (
     generation,
     keys,
     policies,
+    price_changes,
     provider_credentials,
     providers,
     routes,
@@ -41,6 +45,7 @@ from pointsman.store.tables import (
     sandbox_tokens,
     usage,
 )
+from pointsman.store.usage_statements import DAY_SECONDS, rows_page, sum_of, sums
 
 _T = TypeVar("_T")
 _token_columns = (
@@ -232,6 +237,37 @@ class SqlReader:
         newest = select(*_usage_columns).where(mine).order_by(usage.c.at.desc(), usage.c.id.desc()).limit(limit)
         return [UsageRow(*row) for row in (await self._execute(newest)).all()]
 
+    async def usage_rows(self, account: str, period: Period, limit: int, after: RowPlace | None) -> UsagePage:
+        rows = (await self._execute(rows_page(account, period, limit + 1, after))).all()
+        page = tuple(UsageRow(*row[1:]) for row in rows[:limit])
+        return UsagePage(page, RowPlace(page[-1].at, rows[limit - 1].id) if len(rows) > limit else None)
+
+    async def usage_sums(
+        self, account: str | None, by: UsageBy, period: Period, limit: int = MOST_SUMS
+    ) -> Sequence[UsageSum]:
+        rows = (await self._execute(sums(account, by, period, limit, self._connection.dialect.name))).all()
+        return [sum_of(row, _day(row.name) if by is UsageBy.DAY else row.name) for row in rows]
+
+    async def price_tables(self) -> Mapping[str, PriceTable]:
+        return tables_of(await self._last_price_changes(true()))
+
+    async def price_table(self, account: str) -> PriceTable:
+        of_account = await self._last_price_changes(price_changes.c.account == account)
+        return tables_of(of_account).get(account, NO_PRICES)
+
+    async def _last_price_changes(self, condition: ColumnElement[bool]) -> Sequence[PriceChange]:
+        key = (price_changes.c.account, price_changes.c.provider, price_changes.c.model)
+        last = select(key[0], func.max(price_changes.c.version).label("version")).where(condition).group_by(*key)
+        found = last.subquery()
+        mine = (price_changes.c.account == found.c.account) & (price_changes.c.version == found.c.version)
+        statement = select(price_changes).join(found, mine).order_by(*key)
+        return [_price_change(row) for row in (await self._execute(statement)).all()]
+
+    async def price_changes(self, account: str, limit: int, before: int) -> Sequence[PriceChange]:
+        older = (price_changes.c.account == account) & (price_changes.c.version < before)
+        newest = select(price_changes).where(older).order_by(price_changes.c.version.desc()).limit(limit)
+        return [_price_change(row) for row in (await self._execute(newest)).all()]
+
     async def account(self, name: str) -> Account | None:
         row = (await self._execute(select(accounts).where(accounts.c.name == name))).first()
         return None if row is None else _account(row)
@@ -289,6 +325,16 @@ def _budget(row: Row[Any]) -> Budget:
         version=row.version,
         id=row.id,
     )
+
+
+def _price_change(row: Row[Any]) -> PriceChange:
+    price = Price(row.provider, row.model, row.input, row.output, row.cached_input, row.request)
+    return PriceChange(row.account, row.version, row.at, price, bool(row.is_removed))
+
+
+def _day(number: int) -> str:
+    """Of days since the epoch."""
+    return datetime.fromtimestamp(number * DAY_SECONDS, UTC).strftime("%Y-%m-%d")
 
 
 def _key(row: Row[Any]) -> DataKey:

@@ -160,6 +160,23 @@ budgets = Table(
 )
 """`span` is the window: that word is SQL's. What was used is the ledger's, by `id`."""
 
+price_changes = Table(
+    "price_changes",
+    metadata,
+    Column("account", NAME, ForeignKey("accounts.name"), primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("provider", NAME, nullable=False),
+    Column("model", NAME, nullable=False),
+    Column("input", BigInteger, nullable=False),
+    Column("output", BigInteger, nullable=False),
+    Column("cached_input", BigInteger),
+    Column("request", BigInteger, nullable=False),
+    Column("is_removed", Integer, nullable=False),
+    Index(None, "account", "provider", "model", "version"),
+)
+"""Rows are added only: an account's table at a version is the last change of each price until then."""
+
 runners = Table(
     "runners",
     metadata,
@@ -221,6 +238,17 @@ usage = Table(
     Column("attempts", Integer, nullable=False),
     Column("latency_ms", Double, nullable=False),
     Column("key_name", NAME, nullable=False),
+    Column("method", Text, nullable=False, server_default=EMPTY),
+    Column("path", Text, nullable=False, server_default=EMPTY),
+    Column("dialect", Text, nullable=False, server_default=EMPTY),
+    Column("cached_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("reasoning_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("usage_source", Text, nullable=False, server_default=EMPTY),
+    Column("cost", BigInteger),
+    Column("price_version", BigInteger, nullable=False, server_default="0"),
+    Column("reason", Text, nullable=False, server_default=EMPTY),
+    Column("policy_hits", Integer, nullable=False, server_default="0"),
+    Column("saved_tokens", BigInteger, nullable=False, server_default="0"),
     Index(None, "account", "at"),
     Index(None, "at"),
 )

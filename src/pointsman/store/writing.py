@@ -16,6 +16,7 @@ from pointsman.core.budget import Budget
 from pointsman.core.control_errors import AlreadyExists, NotFound
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
+from pointsman.core.price import PriceChange
 from pointsman.core.provider import Provider
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
@@ -32,6 +33,7 @@ from pointsman.store.tables import (
     generation,
     keys,
     policies,
+    price_changes,
     provider_credentials,
     providers,
     route_versions,
@@ -168,6 +170,12 @@ class SqlWriter(SqlReader):
 
     async def delete_budget(self, account: str, name: str) -> bool:
         return await self._changes(delete(budgets).where(_named(budgets, account, name)))
+
+    async def insert_price_change(self, change: PriceChange) -> None:
+        await self._check_account(change.account)
+        step = {"account": change.account, "version": change.version, "at": change.at}
+        values = {**step, **asdict(change.price), "is_removed": int(change.is_removed)}
+        await self._execute(insert(price_changes).values(values))
 
     async def insert_account(self, account: Account) -> None:
         if await self._exists(accounts, accounts.c.name == account.name):

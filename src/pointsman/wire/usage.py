@@ -1,10 +1,17 @@
 """What the beginning and the end of a response body tell: token counts, and whether a stream has said its last word."""
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
-_COUNT = re.compile(rb'"(prompt|input|completion|output)_tokens"\s*:\s*([0-9]{1,15})(?![0-9.eE])')
-_INPUT = frozenset({b"prompt", b"input"})
+_COUNT = re.compile(
+    rb'"((?:prompt|input|completion|output)_tokens|cached_tokens|prompt_cache_hit_tokens|reasoning_tokens'
+    rb'|cache_(?:read|creation)_input_tokens)"\s*:\s*([0-9]{1,15})(?![0-9.eE])'
+)
+_INPUT = (b"input_tokens", b"prompt_tokens")
+_OUTPUT = (b"output_tokens", b"completion_tokens")
+_CACHED = (b"cached_tokens", b"prompt_cache_hit_tokens")  # the second is DeepSeek's
+_READ, _WRITTEN = b"cache_read_input_tokens", b"cache_creation_input_tokens"
 
 
 class TokenUsage(NamedTuple):
@@ -12,6 +19,20 @@ class TokenUsage(NamedTuple):
 
     input_tokens: int
     output_tokens: int
+    cached_tokens: int = 0
+    """Of the input, those that the provider had kept; 0 where it says nothing of them."""
+    reasoning_tokens: int = 0
+    """Of the output; 0 where it says nothing of them."""
+    beside_input: int = 0
+    """Tokens of the prompt that `input_tokens` leaves out: Anthropic's are those not of its cache."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """All of the prompt; -1 where nothing is said of it."""
+        return self.input_tokens if self.input_tokens < 0 else self.input_tokens + self.beside_input
+
+
+_SILENT = TokenUsage(-1, -1)
 
 
 def find_usage(beginning: bytes, end: bytes) -> TokenUsage | None:
@@ -20,28 +41,47 @@ def find_usage(beginning: bytes, end: bytes) -> TokenUsage | None:
     The last usage object counts. Where it lacks a count the first object has it: an Anthropic stream tells the
     input in its first event and the output in its last but one, and some servers put usage before long results.
     """
-    incoming = outgoing = -1
-    stop = len(end)
-    while incoming < 0 and outgoing < 0 and (at := end.rfind(b'"usage"', 0, stop)) >= 0:
-        incoming, outgoing = _counts(end, at, stop)  # nothing in `"usage":null`, which other chunks may have
+    last, stop = _SILENT, len(end)
+    while last.input_tokens < 0 and last.output_tokens < 0 and (at := end.rfind(b'"usage"', 0, stop)) >= 0:
+        last = _counts(end, at, stop)  # nothing in `"usage":null`, which other chunks may have
         stop = at
-    if (incoming < 0 or outgoing < 0) and (at := beginning.find(b'"usage"')) >= 0:
-        early = _counts(beginning, at, len(beginning))
-        incoming = early[0] if incoming < 0 else incoming
-        outgoing = early[1] if outgoing < 0 else outgoing
-    return TokenUsage(incoming, outgoing) if incoming >= 0 or outgoing >= 0 else None
+    if (last.input_tokens < 0 or last.output_tokens < 0) and (at := beginning.find(b'"usage"')) >= 0:
+        last = _completed(last, _counts(beginning, at, len(beginning)))
+    return last if last.input_tokens >= 0 or last.output_tokens >= 0 else None
 
 
-def _counts(data: bytes, start: int, stop: int) -> tuple[int, int]:
-    """The first count of either kind between: what is nested in the object comes later."""
-    incoming = outgoing = -1
+def _completed(last: TokenUsage, early: TokenUsage) -> TokenUsage:
+    """What belongs to a count comes with it."""
+    prompt = early if last.input_tokens < 0 else last
+    answer = early if last.output_tokens < 0 else last
+    return TokenUsage(
+        prompt.input_tokens,
+        answer.output_tokens,
+        prompt.cached_tokens,
+        answer.reasoning_tokens,
+        prompt.beside_input,
+    )
+
+
+def _counts(data: bytes, start: int, stop: int) -> TokenUsage:
+    """The first count of each kind between: what is nested in the object comes later."""
+    found: dict[bytes, int] = {}
     for kind, digits in _COUNT.findall(data, start, stop):
-        if kind in _INPUT:
-            if incoming < 0:
-                incoming = int(digits)
-        elif outgoing < 0:
-            outgoing = int(digits)
-    return incoming, outgoing
+        if kind not in found:
+            found[kind] = int(digits)
+    read = found.get(_READ)
+    return TokenUsage(
+        _first(found, _INPUT, -1),
+        _first(found, _OUTPUT, -1),
+        _first(found, _CACHED, 0) if read is None else read,
+        found.get(b"reasoning_tokens", 0),
+        (read or 0) + found.get(_WRITTEN, 0),
+    )
+
+
+def _first(found: Mapping[bytes, int], kinds: tuple[bytes, bytes], default: int) -> int:
+    one, other = kinds
+    return found[one] if one in found else found.get(other, default)
 
 
 _TERMINAL = re.compile(

@@ -42,4 +42,23 @@ def test_the_most_is_what_the_body_has_and_the_limit_that_it_names(
 def test_what_is_reported_counts_and_what_is_not_is_reckoned_from_bytes(
     reported: TokenUsage | None, is_stream: bool, is_whole: bool, tokens: Tokens
 ) -> None:
-    assert has_used(reported, 400, 801, is_stream=is_stream, is_whole=is_whole) == tokens
+    used = has_used(reported, 400, 801, protocol=P.MESSAGES, is_stream=is_stream, is_whole=is_whole)
+    assert used == tokens
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reported", "tokens"),
+    [
+        (P.EMBEDDINGS, TokenUsage(8, -1), Tokens(8)),
+        (P.EMBEDDINGS, None, Tokens(100, is_estimated=True)),
+        (P.MESSAGES, TokenUsage(10, 20, 900, 0, 950), Tokens(960, 20, 900)),
+        (P.CHAT_COMPLETIONS, TokenUsage(36, 87, 7, 2), Tokens(36, 87, 7, 2)),
+        (P.CHAT_COMPLETIONS, TokenUsage(3, 4, 5, 6), Tokens(3, 4, 3, 4)),
+        (P.CHAT_COMPLETIONS, TokenUsage(2**40, 2**40 - 1), Tokens(2**40, 2**40 - 1)),
+        (P.CHAT_COMPLETIONS, TokenUsage(2**40 + 1, 2**40 + 1), Tokens(2**40, 2**40)),
+    ],
+)
+def test_embeddings_have_no_output_and_no_part_exceeds_the_whole(
+    protocol: str, reported: TokenUsage | None, tokens: Tokens
+) -> None:
+    assert has_used(reported, 400, 801, protocol=protocol, is_stream=False, is_whole=True) == tokens

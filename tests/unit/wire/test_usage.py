@@ -40,20 +40,20 @@ RESPONSES_USAGE = {
 }
 DELTAS = [events({"type": "content_block_delta", "delta": {"text": "x" * 150}})] * 60
 BODIES: dict[str, tuple[list[bytes], TokenUsage | None]] = {
-    "chat": ([json.dumps({**CHAT, "usage": openai(25, 120), "fingerprint": "f"}).encode()], TokenUsage(25, 120)),
+    "chat": ([json.dumps({**CHAT, "usage": openai(25, 120), "fingerprint": "f"}).encode()], TokenUsage(25, 120, 7, 5)),
     "chat without usage": ([json.dumps(CHAT).encode()], None),
     "chat stream with a usage chunk": (
         [*DELTAS, events({"choices": [], "usage": openai(25, 120)}), b"data: [DONE]\n\n"],
-        TokenUsage(25, 120),
+        TokenUsage(25, 120, 7, 5),
     ),
     "chat stream with null usage behind it": (
         [events({"usage": openai(25, 120)}), events({"choices": [], "usage": None}), b"data: [DONE]\n\n"],
-        TokenUsage(25, 120),
+        TokenUsage(25, 120, 7, 5),
     ),
     "chat stream without usage": ([*DELTAS, b"data: [DONE]\n\n"], None),
     "completions": (
         [json.dumps({"choices": [{"text": "x" * 9000}], "usage": openai(3, 2000)}).encode()],
-        TokenUsage(3, 2000),
+        TokenUsage(3, 2000, 7, 5),
     ),
     "usage before a long result": (
         [json.dumps({"usage": {"prompt_tokens": 8, "total_tokens": 8}, "data": [0.123456] * 3000}).encode()],
@@ -63,18 +63,41 @@ BODIES: dict[str, tuple[list[bytes], TokenUsage | None]] = {
         [json.dumps({"data": [0.123456] * 3000, "usage": {"prompt_tokens": 8, "total_tokens": 8}}).encode()],
         TokenUsage(8, -1),
     ),
-    "responses": ([json.dumps({"output": [], "usage": RESPONSES_USAGE, "metadata": {}}).encode()], TokenUsage(36, 87)),
+    "responses": (
+        [json.dumps({"output": [], "usage": RESPONSES_USAGE, "metadata": {}}).encode()],
+        TokenUsage(36, 87, 7, 2),
+    ),
     "responses stream": (
         [
             events({"type": "response.created", "response": {"usage": None}}),
             *DELTAS,
             events({"type": "response.completed", "response": {"out": "y" * 9000, "usage": RESPONSES_USAGE}}),
         ],
-        TokenUsage(36, 87),
+        TokenUsage(36, 87, 7, 2),
     ),
     "message": (
         [b'{"usage":{"input_tokens":10,"cache_read_input_tokens":900,"output_tokens":20,"service_tier":"standard"}}'],
-        TokenUsage(10, 20),
+        TokenUsage(10, 20, 900, 0, 900),
+    ),
+    "message stream with a prompt that is kept": (
+        [
+            message_start(input_tokens=9, cache_creation_input_tokens=50, cache_read_input_tokens=900, output_tokens=1),
+            *DELTAS,
+            message_delta(output_tokens=15),
+        ],
+        TokenUsage(9, 15, 900, 0, 950),
+    ),
+    "message stream that repeats what is kept": (
+        [
+            message_start(input_tokens=9, cache_read_input_tokens=900, output_tokens=1),
+            *DELTAS,
+            message_delta(input_tokens=10, cache_read_input_tokens=901, output_tokens=15),
+        ],
+        TokenUsage(10, 15, 901, 0, 901),
+    ),
+    "deepseek": (
+        [b'{"usage":{"prompt_tokens":50,"prompt_cache_hit_tokens":40,"completion_tokens":20}}'],
+        TokenUsage(50, 20, 40),
     ),
     "message with iterations": (
         [b'{"usage":{"input_tokens":10,"output_tokens":20,"iterations":[{"input_tokens":1,"output_tokens":2}]}}'],

@@ -16,6 +16,7 @@ from pointsman.gateway.grpc.gate import Gate
 from pointsman.gateway.grpc.inference import InferenceServicer
 from pointsman.gateway.grpc.openshell import OpenShellServicer
 from pointsman.gateway.grpc.policies import PoliciesServicer
+from pointsman.gateway.grpc.usage import PricesServicer, UsageServicer
 from pointsman.gateway.listeners import GRPC_OPTIONS, bind_grpc
 from pointsman.rpc.gen import (
     audit_pb2_grpc,
@@ -24,6 +25,7 @@ from pointsman.rpc.gen import (
     inference_pb2_grpc,
     openshell_pb2_grpc,
     policies_pb2_grpc,
+    usage_pb2_grpc,
 )
 
 _STOP_SECONDS = 1.0
@@ -73,6 +75,8 @@ class GrpcServer:
         audit_pb2_grpc.add_AuditServicer_to_server(AuditServicer(control), self._server)
         budgets_pb2_grpc.add_BudgetsServicer_to_server(BudgetsServicer(control.budgets), self._server)
         policies_pb2_grpc.add_PoliciesServicer_to_server(PoliciesServicer(control), self._server)
+        usage_pb2_grpc.add_PricesServicer_to_server(PricesServicer(control.prices), self._server)
+        usage_pb2_grpc.add_UsageServicer_to_server(UsageServicer(control.usage), self._server)
 
     async def start(self, address: Address, tls: Tls | None) -> int:
         """Listen; the port that it got. Raises CannotStart."""

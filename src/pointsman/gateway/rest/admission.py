@@ -13,8 +13,8 @@ from pointsman.core.bearer import bearer_of
 from pointsman.core.control_errors import CallerHalted, ControlError, InvalidRequest, NotPermitted, Unauthenticated
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import check_name
-from pointsman.gateway.actor import GATEWAY, acting_as, actor_of
 from pointsman.core.source_network import is_within
+from pointsman.gateway.actor import GATEWAY, acting_as, actor_of
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.rest.refusals import error_response, looks_like_a_credential, shape_problems
 from pointsman.gateway.rest.strict_request import BodyLimits, StrictRequest

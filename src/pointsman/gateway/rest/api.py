@@ -21,9 +21,11 @@ from pointsman.gateway.rest.document import document
 from pointsman.gateway.rest.endpoints import BASE
 from pointsman.gateway.rest.explained import ExplainEndpoint, ExplainRoute
 from pointsman.gateway.rest.policies import add_policies
+from pointsman.gateway.rest.prices import add_prices
 from pointsman.gateway.rest.refusals import NoSuchMethod, NoSuchPath, error_response
 from pointsman.gateway.rest.runners import add_runners
 from pointsman.gateway.rest.strict_request import BodyLimits
+from pointsman.gateway.rest.usage import add_usage
 from pointsman.gateway.rest.watching import add_watching
 from pointsman.gateway.watching import Watching
 
@@ -88,6 +90,8 @@ def _add_operations(api: FastAPI, control: ControlPlane, gateway: endpoints.Gate
     add_audit(api, control)
     add_budgets(api, control)
     add_policies(api, control)
+    add_prices(api, control)
+    add_usage(api, control)
     explaining = ExplainEndpoint(control).explain
     _add(api, "POST", f"{BASE}/explain", explaining, operation_id="explain", route_class_override=ExplainRoute)
 

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic.operations import Operations
 
 revision = "0006"
-down_revision = "0004"
+down_revision = "0005"
 
 _NAME = sa.Text().with_variant(sa.String(collation="C"), "postgresql")
 

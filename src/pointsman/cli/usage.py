@@ -1,0 +1,123 @@
+"""`pointsman usage`: what was used, and what it cost."""
+
+import csv
+import io
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pointsman.cli.call import Access, client_options
+from pointsman.cli.show import show_json, show_lines, told
+from pointsman.cli.table import table
+from pointsman.core.usage_sum import UsageBy
+
+if TYPE_CHECKING:
+    from pointsman.rpc.gen.usage_pb2 import UsageSum
+
+_SPAN = re.compile(r"([0-9]{1,6})([mhd])")
+_SPAN_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
+_FIELDS = (
+    "requests",
+    "failed",
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "saved_tokens",
+    "cost",
+    "estimated",
+    "unpriced",
+)
+_SHOWN = ("requests", "failed", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "cost")
+_HEAD = ("REQUESTS", "FAILED", "PROMPT", "COMPLETION", "CACHED", "REASONING", "COST")
+
+
+@click.command()
+@click.option(
+    "--by",
+    type=click.Choice([each.value for each in UsageBy]),
+    default=UsageBy.MODEL.value,
+    show_default=True,
+    help="What is put together. By account, all accounts are told.",
+)
+@click.option(
+    "--since", metavar="WHEN", default="30d", show_default=True, help="A date, a moment, or 7d, 24h, 30m ago."
+)
+@click.option("--until", metavar="WHEN", default="", help="The same; what ended then is left out. Default: now.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "csv"]), default="text", help="How to print it.")
+@client_options
+def usage(access: Access, by: str, since: str, until: str, output: str) -> None:
+    """Show what was used, and what it cost: the dearest first, by day the latest.
+
+    Days are UTC's. Tokens of answers whose upstream did not tell them are estimates; what has no price costs nothing.
+    A request is in it a second after its end.
+
+    \b
+    Examples:
+      pointsman usage --by key --since 2026-11-01
+      pointsman usage --by day --since 7d -o csv
+      pointsman usage --by account -o json
+    """
+    from pointsman.rpc.gen import usage_pb2
+
+    now = time.time()
+    request = usage_pb2.SumUsageRequest(by=by, since_ms=_milliseconds("--since", since, now))
+    if until:
+        request.until_ms = _milliseconds("--until", until, now)
+    with access.open() as gateway:
+        sums = gateway.call(gateway.usage.SumUsage, request).sums
+    if output == "json":
+        show_json([_values(by, each) for each in sums])
+    elif output == "csv":
+        show_lines(_csv(by, sums))
+    else:
+        show_lines(_text(by, sums))
+
+
+def _milliseconds(option: str, text: str, now: float) -> int:
+    span = _SPAN.fullmatch(text)
+    if span:
+        return round((now - int(span[1]) * _SPAN_SECONDS[span[2]]) * 1000)
+    try:
+        found = datetime.fromisoformat(text)
+        return round(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        shown = f"{option} {text[:40]!r}"
+        raise click.UsageError(
+            f"{shown} cannot be read; write a date, 2026-11-01, a moment, 2026-11-01T08:00, or a span until now, 7d"
+        ) from None
+
+
+def _values(by: str, each: "UsageSum") -> dict[str, Any]:
+    return {by: each.name, **{field: getattr(each, field) for field in _FIELDS}}
+
+
+def _csv(by: str, sums: Sequence["UsageSum"]) -> list[str]:
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow((by, *_FIELDS))
+    writer.writerows((_harmless(each.name), *(getattr(each, field) for field in _FIELDS)) for each in sums)
+    return [written.getvalue().removesuffix("\n")]
+
+
+def _harmless(name: str) -> str:
+    """A client chooses some names, and a spreadsheet must not take one for a formula."""
+    return f"'{name}" if name[:1] in ("=", "+", "-", "@", "\t") else name
+
+
+def _text(by: str, sums: Sequence["UsageSum"]) -> list[str]:
+    if not sums:
+        return ["No requests in this time; 'pointsman usage --help' shows how to ask for another"]
+    rows = [(told(each.name) or "-", *(str(getattr(each, field)) for field in _SHOWN)) for each in sums]
+    lines = table((by.upper(), *_HEAD), rows)
+    estimated, unpriced = sum(each.estimated for each in sums), sum(each.unpriced for each in sums)
+    if estimated:
+        lines.append(f"Tokens of {estimated} requests are estimates: their upstream did not tell them")
+    if unpriced:
+        lines.append(f"{unpriced} requests had no price and cost nothing here; see pointsman price set --help")
+    return lines
