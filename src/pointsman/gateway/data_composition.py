@@ -17,6 +17,7 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.budget_stages import BudgetStages, teller
 from pointsman.gateway.budgets_in_force import BudgetsInForce, following_budgets
 from pointsman.gateway.cannot_start import CannotStart
+from pointsman.gateway.context_stage import ContextStage
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
@@ -92,7 +93,12 @@ async def data_side(
             watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
         budgets, stage = await _budgets(store, ledger, stack, log.say)
-        stages = Stages(budget_reserve=stage.reserve, budget_settle=stage.settle, usage_record=usage.record)
+        stages = Stages(
+            budget_reserve=stage.reserve,
+            context=ContextStage(lambda: routes.contexts, log.say).trim,
+            budget_settle=stage.settle,
+            usage_record=usage.record,
+        )
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
         reach = DirectReach(settings.direct_allowed_cidrs)
         served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
 from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
+from pointsman.core.context_options import read_context
 from pointsman.core.control_errors import ControlError, StoreUnavailable
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
@@ -248,6 +249,7 @@ def _route(row: Row[Any]) -> Route:
         request_timeout_seconds=row.request_timeout_seconds,
         target=row.target,
         via_gateway=bool(row.via_gateway),
+        context=read_context(row.context),
     )
 
 
