@@ -142,6 +142,15 @@ def test_the_last_turn_stays_however_long_it_is(protocol: P) -> None:
     assert found.body == body_of(protocol, [steps[0], steps[3]])
 
 
+def test_a_cut_never_falls_between_a_call_and_a_result_that_came_late() -> None:
+    call, result = messages_of(P.CHAT_COMPLETIONS, [called("ok")])
+    old, late, last = ({"role": "user", "content": text} for text in ("x" * 1100, "wait", "y" * 3000))
+    body = json.dumps({"messages": [old, call, late, result, {"role": "assistant", "content": "done"}, last]}).encode()
+    found = optimise(body, P.CHAT_COMPLETIONS, TRIMMED)
+    assert found.unchanged == ""
+    assert left_of(P.CHAT_COMPLETIONS, found.body) == [last]
+
+
 def test_reasoning_stays_with_the_calls_that_it_led_to() -> None:
     thought = {"type": "reasoning", "id": "rs", "summary": []}
     items: list[Any] = [{"role": "user", "content": "go"}]
