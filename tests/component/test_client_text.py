@@ -324,6 +324,7 @@ MAIN_ROUTE = {
     "request_timeout_seconds": 0,
     "target": "",
     "via_gateway": False,
+    "context": "",
     "from_file": False,
     "version": 3,
     "problem": None,

@@ -111,6 +111,7 @@ def test_a_route_is_set_read_changed_and_deleted(api: RunningApi, name: str) -> 
         "request_timeout_seconds": 0,
         "target": "",
         "via_gateway": False,
+        "context": "",
         "from_file": False,
         "version": 1,
     }

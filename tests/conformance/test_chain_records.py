@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from pointsman.core.account import Account
+from pointsman.core.context_options import ContextOptions
 from pointsman.core.control_errors import AlreadyExists, NotFound
 from pointsman.core.route import ALIAS, Route
 from pointsman.store import migrations
@@ -16,7 +17,7 @@ from tests.support.databases import Database
 
 async def test_a_chain_and_an_alias_come_back_as_they_were_put(database: Database) -> None:
     alias = Route(ACCOUNT, "inference.local", "", "", kind=ALIAS, target="fast")
-    through = replace(route("direct"), via_gateway=True)
+    through = replace(route("direct"), via_gateway=True, context=ContextOptions(True, True, 60_000))
     async with database.opened() as store:
         async with store.write() as writer:
             for each in (chain(), alias, through):
@@ -113,7 +114,7 @@ async def test_usage_leaves_the_generation_alone(database: Database) -> None:
 def _as_0001_left_it(connection: Connection) -> None:
     for table in ("keys", "usage", "runners", "ai_models", "budgets", "policies", "price_changes"):
         connection.execute(text(f"DROP TABLE {table}"))
-    for column in ("candidates", "strategy", "fallback", "request_timeout_seconds", "target", "via_gateway"):
+    for column in ("candidates", "strategy", "fallback", "request_timeout_seconds", "target", "via_gateway", "context"):
         connection.execute(text(f"ALTER TABLE routes DROP COLUMN {column}"))
     connection.execute(text("ALTER TABLE accounts DROP COLUMN halted_at"))
     connection.execute(text(f"UPDATE {migrations.VERSION_TABLE} SET version_num = '0001'"))

@@ -146,6 +146,8 @@ def _route_pairs(route: "Route") -> list[tuple[str, str]]:
         ]
     if route.via_gateway:
         pairs.append(("Through", "the gateway"))
+    if route.context:
+        pairs.append(("Context", route.context))
     pairs += _file_pair(route)
     return [*pairs, ("Problem", route.problem)] if route.problem else pairs
 
@@ -197,6 +199,7 @@ def route_json(route: "Route") -> dict[str, Any]:
         "request_timeout_seconds": route.request_timeout_secs,
         "target": route.target,
         "via_gateway": route.via_gateway,
+        "context": route.context,
         "from_file": route.from_file,
         "version": route.version,
         "problem": route.problem or None,

@@ -95,7 +95,13 @@ def list_(access: Access, output: str) -> None:
 def update(access: Access, name: str, output: str, **edit: Any) -> None:
     """Change what is named; the rest stays. It is verified again first.
 
-    The candidates of a chain are replaced together. --fallback '' takes the fallback away.
+    The candidates of a chain are replaced together. --fallback '' takes the fallback away; with --context none
+    nothing is taken out of conversations any more.
+
+    \b
+    Examples:
+      pointsman route update cheap --model gpt-4o
+      pointsman route update cheap --context drop-duplicates,most-tokens=60000
     """
     update_route(access, name, edit, output)
 

@@ -8,6 +8,7 @@ import click
 from pointsman.cli.call import ANSWER_SECONDS, VERIFY_SECONDS, Access, Gateway
 from pointsman.cli.records import change_json, change_lines
 from pointsman.cli.show import show, told
+from pointsman.core.context_options import CONTEXT_RULE, read_context
 from pointsman.core.route import (
     DEFAULT_REQUEST_TIMEOUT_SECONDS,
     DEFAULT_TIMEOUT_SECONDS,
@@ -76,9 +77,23 @@ def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
     return tuple((provider.strip(), model.strip()) for provider, _, model in pairs)
 
 
+def _context(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    try:
+        read_context(text or "")
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return text
+
+
 def chain_options(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command what a chain consists of; what is not given is None, or no candidate."""
     for option in (
+        click.option(
+            "--context",
+            callback=_context,
+            metavar="OPTIONS",
+            help=f"What is taken out of long conversations: {CONTEXT_RULE}.",
+        ),
         click.option(
             "--via-gateway/--not-via-gateway",
             default=None,
@@ -144,6 +159,7 @@ def set_route(gateway: Gateway, name: str, target: dict[str, Any], *, create_onl
         request_timeout_secs=target.get("request_timeout") or 0,
         target=target.get("target") or "",
         via_gateway=target.get("via_gateway") or False,
+        context=target.get("context") or "",
     )
     return gateway.call(gateway.control.SetRoute, request, **_patience(target))
 
@@ -165,6 +181,7 @@ def update_route(access: Access, name: str, edit: dict[str, Any], output: str) -
         fallback=edit.get("fallback"),
         request_timeout_secs=edit.get("request_timeout"),
         via_gateway=edit.get("via_gateway"),
+        context=edit.get("context"),
     )
     with access.open() as gateway:
         change = gateway.call(gateway.control.UpdateRoute, request, **_patience(edit))

@@ -11,6 +11,7 @@ from pointsman.config.provider_entry import MOCK, ProviderEntry
 from pointsman.config.wording import nearest, shown
 from pointsman.config.yaml_positions import STRING, Mapping, Node, Scalar, Sequence
 from pointsman.core.account import DEFAULT_ACCOUNT
+from pointsman.core.context_options import LONGEST_CONTEXT, ContextOptions, read_context
 from pointsman.core.profiles import LOCAL_GGUF
 from pointsman.core.route import (
     CHAIN,
@@ -34,7 +35,7 @@ _STRATEGY_HABITS = {
 }
 """Spellings without case and underscores."""
 KEYS = Keys(
-    ("name", "kind", "candidates", "strategy", "fallback", "request_timeout"),
+    ("name", "kind", "candidates", "strategy", "fallback", "request_timeout", "context"),
     {"providers": "candidates", "members": "candidates", "timeout": "request_timeout", "route": "name"},
 )
 CANDIDATE_KEYS = Keys(("provider", "model"), {"name": "provider", "model_id": "model"})
@@ -59,6 +60,7 @@ def read_chain(entry: FileEntry, providers: Providers, *, forwards_model: bool =
     fallback = _fallback(entry, candidates, providers)
     strategy = _strategy(entry)
     timeout = entry.whole("request_timeout", LONGEST_TIMEOUT_SECONDS)
+    context = _context(entry)
     if len(entry.findings.problems) > before:
         return None
     for provider, model, key in [*((c.provider_name, c.model, "candidates") for c in candidates), (fallback, "", "")]:
@@ -77,6 +79,7 @@ def read_chain(entry: FileEntry, providers: Providers, *, forwards_model: bool =
         strategy=strategy,
         fallback=fallback,
         request_timeout_seconds=timeout,
+        context=context,
         forwards_model=forwards_model,
         from_file=True,
     )
@@ -189,6 +192,14 @@ def _strategy(entry: FileEntry) -> str:
     reason = f"unknown {word}{shown(text)}, so that in_order is used"
     entry.warn("strategy", reason, f"did you mean {known}?" if known else f"they are {', '.join(STRATEGIES)}")
     return IN_ORDER
+
+
+def _context(entry: FileEntry) -> ContextOptions | None:
+    try:
+        return read_context(entry.text("context", LONGEST_CONTEXT))
+    except ValueError as error:
+        entry.problem("context", f"{entry.spelling('context')} is not understood", str(error))
+        return None
 
 
 def _check_model(entry: FileEntry, provider: ProviderEntry | None, model: str, key: str) -> None:

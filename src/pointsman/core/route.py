@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pointsman.core.candidate import INFERENCE_LOCAL, SANDBOX_SYSTEM
+from pointsman.core.context_options import ContextOptions
 
 DIRECT = "direct"
 """One provider and one model; the upstream's answer is the answer."""
@@ -62,6 +63,8 @@ class Route:
     """Of an alias: the named route that it leads to, which is never an alias; all else of an alias is empty."""
     via_gateway: bool = False
     """Of a direct route: whether sandboxes reach it through the gateway's data listener (DESIGN D29)."""
+    context: ContextOptions | None = None
+    """Of a direct route or a chain: what the gateway takes out of conversations; None for nothing."""
     forwards_model: bool = False
     """Of a chain from a file: whether the client's model is sent, not each provider's own. Never stored."""
     from_file: bool = False

@@ -17,6 +17,7 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.budget_stages import BudgetStages, teller
 from pointsman.gateway.budgets_in_force import BudgetsInForce, following_budgets
 from pointsman.gateway.cannot_start import CannotStart
+from pointsman.gateway.context_stage import ContextStage
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
@@ -101,6 +102,7 @@ async def data_side(
         stages = Stages(
             budget_reserve=stage.reserve,
             request_policy=request_policy,
+            context=ContextStage(lambda: routes.contexts, log.say).trim,
             budget_settle=stage.settle,
             usage_record=usage.record,
         )

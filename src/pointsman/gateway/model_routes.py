@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.ai_model import AiModel
 from pointsman.core.attempts import Member
+from pointsman.core.context_options import ContextOptions
 from pointsman.core.control_errors import ControlError
 from pointsman.core.model_table import Entry, ModelAccess, ModelTable, Target
 from pointsman.core.route import CHAIN, DIRECT, RESERVED_NAMES, Route
@@ -45,6 +46,8 @@ class ModelRoutes:
         self.access = ModelAccess()
         self.on_halted: Callable[[str], None] = lambda account: None
         """Told of each account that was halted, once it gets nothing more."""
+        self.contexts: Mapping[tuple[str, str], ContextOptions] = {}
+        """Of routes that have any, by account and name."""
 
     async def refresh(self) -> None:
         """Look once. Raises ControlError when the store does not answer."""
@@ -56,23 +59,27 @@ class ModelRoutes:
         accounts: dict[str, ModelTable] = {}
         keys: dict[bytes, Entry] = {}
         halted: set[str] = set()
+        contexts: dict[tuple[str, str], ContextOptions] = {}
         default = self._default_route()  # of the same moment as the records: nothing is waited for in between
         async with self._store.read() as reader:
             source = (await reader.generation(), default)
             for account in await reader.accounts():
                 if account.halted_at is not None:
                     halted.add(account.name)
-                targets, unserved = await self._targets(reader, account.name)
+                targets, unserved = await self._targets(reader, account.name, contexts)
                 table = ModelTable(targets, default if account.name == DEFAULT_ACCOUNT else "", unserved=unserved)
                 accounts[account.name] = table.without(RESERVED_NAMES)
                 keys.update(await entries_of(reader, account.name, table))
         before = self.access.halted
         self.access, self._compiled_from = ModelAccess(accounts, keys, frozenset(halted)), source
+        self.contexts = contexts
         for name in sorted(halted - before):
             self.on_halted(name)
 
-    async def _targets(self, reader: Reader, account: str) -> tuple[dict[str, Target], frozenset[str]]:
-        """What names lead to, and the names that lead nowhere."""
+    async def _targets(
+        self, reader: Reader, account: str, contexts: dict[tuple[str, str], ContextOptions]
+    ) -> tuple[dict[str, Target], frozenset[str]]:
+        """What names lead to, and the names that lead nowhere. Adds what routes take out of conversations."""
         before = self.access.accounts.get(account, ModelTable())
         known = {**before.targets, **before.barred}
         targets: dict[str, Target] = {}
@@ -83,6 +90,8 @@ class ModelRoutes:
             if route.kind not in (DIRECT, CHAIN):
                 continue
             names.add(route.name)
+            if route.context is not None:
+                contexts[account, route.name] = route.context
             problem = ""
             try:
                 target = await self._target(reader, route)

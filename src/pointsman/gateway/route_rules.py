@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from pointsman.core.context_options import ContextOptions, read_context
 from pointsman.core.control_errors import InvalidRequest
 from pointsman.core.provider import check_name
 from pointsman.core.route import (
@@ -18,7 +19,7 @@ from pointsman.core.route import (
 
 
 def tidied(route: Route) -> Route:
-    """Without surrounding space, and a chain's strategy spelt out."""
+    """Without surrounding space and options that say nothing, and a chain's strategy spelt out."""
     return replace(
         route,
         provider_name=route.provider_name.strip(),
@@ -27,7 +28,16 @@ def tidied(route: Route) -> Route:
         strategy=route.strategy.strip() or (STRATEGIES[0] if route.kind == CHAIN else ""),
         fallback=route.fallback.strip(),
         target=route.target.strip(),
+        context=None if route.context == ContextOptions() else route.context,
     )
+
+
+def context_of(text: str) -> ContextOptions:
+    """What a client wrote; without any option for none. Raises InvalidRequest."""
+    try:
+        return read_context(text) or ContextOptions()
+    except ValueError as error:
+        raise InvalidRequest(f"context: {error}") from None
 
 
 def check_route(route: Route) -> None:
@@ -55,9 +65,10 @@ def _check_direct(route: Route) -> None:
     if not route.model:
         raise InvalidRequest("model_id is required: the model as the provider spells it")
     _check_model(route.model)
-    if route.via_gateway and route.name in RESERVED_NAMES:
+    if (route.via_gateway or route.context) and route.name in RESERVED_NAMES:
+        flags = "--via-gateway --context …" if route.context else "--via-gateway"
         raise InvalidRequest(
-            f"{route.name} has no name on the gateway to go through it by; make a route with --via-gateway, and "
+            f"{route.name} has no name on the gateway to go through it by; make a route with {flags}, and "
             "'pointsman inference set --route NAME' leads there"
         )
 

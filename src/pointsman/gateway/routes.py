@@ -7,6 +7,7 @@ again for every bundle.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from pointsman.core.context_options import ContextOptions
 from pointsman.core.control_errors import (
     AlreadyExists,
     ControlError,
@@ -56,6 +57,7 @@ class RouteTarget:
     request_timeout_seconds: int = 0
     target: str = ""
     via_gateway: bool = False
+    context: ContextOptions | None = None
 
     def route(self, account: str) -> Route:
         """The same as a route, unchecked; its kind follows from what is given."""
@@ -81,6 +83,8 @@ class RouteEdit:
     """Empty: none any more."""
     request_timeout_seconds: int | None = None
     via_gateway: bool | None = None
+    context: ContextOptions | None = None
+    """Without any option: nothing is taken out any more."""
 
     def of(self, route: Route) -> Route:
         """The route after it, unchecked."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from pointsman.core.account import Account
 from pointsman.core.candidate import Candidate, make_bundle
+from pointsman.core.context_options import written_context
 from pointsman.core.data_key import DataKey
 from pointsman.core.endpoint import Endpoint, parse_endpoint
 from pointsman.core.protocols import normalize_protocols
@@ -53,6 +54,7 @@ def route_message(route: Route, problem: str = "") -> control_pb2.Route:
         target=route.target,
         via_gateway=route.via_gateway,
         from_file=route.from_file,
+        context=written_context(route.context),
     )
 
 

@@ -16,6 +16,7 @@ from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
 from pointsman.core.audit import AuditEntry, AuditHead, AuditQuery
 from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
+from pointsman.core.context_options import read_context
 from pointsman.core.control_errors import ControlError, StoreUnavailable
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyState, PolicyVersion, Rule
@@ -276,15 +277,15 @@ class SqlReader:
         rows = (await self._execute(select(accounts).order_by(accounts.c.name))).all()
         return [_account(row) for row in rows]
 
-
-def _account(row: Row[Any]) -> Account:
-    return Account(row.name, row.created_at, row.halted_at)
-
     async def audit(self, query: AuditQuery) -> Sequence[AuditEntry]:
         return [entry_of(row) for row in (await self._execute(selected(query))).all()]
 
     async def audit_head(self) -> AuditHead:
         return head_of((await self._execute(HEAD)).first())
+
+
+def _account(row: Row[Any]) -> Account:
+    return Account(row.name, row.created_at, row.halted_at)
 
 
 def _first(found: Sequence[_T]) -> _T | None:
@@ -308,6 +309,7 @@ def _route(row: Row[Any]) -> Route:
         request_timeout_seconds=row.request_timeout_seconds,
         target=row.target,
         via_gateway=bool(row.via_gateway),
+        context=read_context(row.context),
     )
 
 

@@ -99,9 +99,11 @@ routes = Table(
     Column("request_timeout_seconds", Integer, nullable=False, server_default="0"),
     Column("target", NAME, nullable=False, server_default=EMPTY),
     Column("via_gateway", Integer, nullable=False, server_default="0"),
+    Column("context", Text, nullable=False, server_default=EMPTY),
     Index(None, "account", "provider_name"),
 )
-"""`candidates` is a JSON list of pairs: a provider's name and a model, or an empty text for the provider's own."""
+"""`candidates` is a JSON list of pairs: a provider's name and a model, or an empty text for the provider's own.
+`context`: as `core.context_options` writes it."""
 
 route_versions = Table(
     "route_versions",

@@ -13,6 +13,7 @@ from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
 from pointsman.core.audit import AUDIT_PURPOSE, AuditDraft, AuditHead, chained
 from pointsman.core.budget import Budget
+from pointsman.core.context_options import written_context
 from pointsman.core.control_errors import AlreadyExists, NotFound
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
@@ -339,6 +340,7 @@ def _route_columns(route: Route) -> dict[str, Any]:
         "request_timeout_seconds": route.request_timeout_seconds,
         "target": route.target,
         "via_gateway": int(route.via_gateway),
+        "context": written_context(route.context),
     }
 
 

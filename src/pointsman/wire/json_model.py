@@ -45,6 +45,7 @@ class _ModelOnly(msgspec.Struct):
 
 
 _model_decoder = msgspec.json.Decoder(_ModelOnly)
+_array_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _T = TypeVar("_T")
 
 
@@ -145,6 +146,42 @@ def read_model(body: bytes) -> str | None:
         return msgspec.json.decode(value, type=str)
     except msgspec.DecodeError:
         raise MalformedRequest("model is not a string") from None
+
+
+def members(body: bytes, key_limit: int) -> list[tuple[str, Place]]:
+    """Decoded names of an object's keys and the places of their values, in the order of the text; repeated ones too.
+
+    Raises MalformedRequest for what is no object, and for too many or too long keys.
+    """
+    names, lengths = _key_reader.read(body, key_limit)
+    if sum(map(len, names)) > DEFAULT_LIMITS.json_key_characters:
+        raise MalformedRequest("request body has too long top-level keys")
+    found = []
+    at = _end_of_space(body) + 1
+    for name, length in zip(names, lengths, strict=True):
+        begin = _value_start(body, at)
+        found.append((name, (begin, begin + length)))
+        at = _end_of_space(body, begin + length) + 1
+    return found
+
+
+def elements(body: bytes, place: Place) -> list[Place]:
+    """Where the elements of an array begin and end; the array's own place is known. Raises MalformedRequest.
+
+    It makes an object of each: whoever calls it has bounded their number.
+    """
+    begin, end = place
+    try:
+        values = _array_decoder.decode(memoryview(body)[begin:end])
+    except (msgspec.DecodeError, RecursionError):
+        raise MalformedRequest("not an array") from None
+    found = []
+    at = begin + 1
+    for value in values:
+        start = _end_of_space(body, at)
+        found.append((start, start + memoryview(value).nbytes))
+        at = _end_of_space(body, found[-1][1]) + 1
+    return found
 
 
 def is_json_like(body: bytes) -> bool:

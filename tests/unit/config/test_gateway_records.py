@@ -9,6 +9,7 @@ import pytest
 from pointsman.config.gateway_records import FileRecords
 from pointsman.config.problems import SettingsError
 from pointsman.config.settings import Settings, load_settings
+from pointsman.core.context_options import ContextOptions
 from pointsman.core.route import Route, RouteCandidate
 from tests.support.canary import KEY as CANARY
 
@@ -57,7 +58,7 @@ providers:
   - {name: local, type: local_gguf, model_path: m.gguf}
 routes:
   - {name: fast, kind: chain, candidates: [{provider: groq}, {provider: gemini, model: other}], strategy: least_used,
-     fallback: local, request_timeout: 250}
+     fallback: local, request_timeout: 250, context: 'drop-duplicates,most-tokens=60000'}
 """
     settings = load(tmp_path, text)
     groq, gemini, local = settings.records.providers
@@ -89,6 +90,7 @@ routes:
             strategy="least_used",
             fallback="local",
             request_timeout_seconds=250,
+            context=ContextOptions(drop_duplicates=True, most_tokens=60_000),
             from_file=True,
         ),
     )
@@ -196,6 +198,7 @@ def test_what_is_wrong_with_a_provider_is_told_with_its_line(provider: str, said
         ("{name: r, kind: direct}", "route r: a direct route is not made in a file; use 'pointsman route create'"),
         ("{name: r, kind: chian}", "route r: unknown kind chian; write kind: chain"),
         ("{name: r, candidates: [groq], request_timeout: 86401}", "route r: request_timeout is larger than 86400"),
+        ("{name: r, candidates: [groq], context: less}", "route r: context is not understood; 'less' is none of its"),
         ("{name: r, candidates: [groq], strategi: weighted}", "route r: unknown key strategi; did you mean strategy?"),
     ],
 )

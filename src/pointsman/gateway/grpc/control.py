@@ -7,6 +7,7 @@ import grpc.aio
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.grpc.gate import caller
 from pointsman.gateway.keys import KeyDraft
+from pointsman.gateway.route_rules import context_of
 from pointsman.gateway.routes import RouteChange, RouteEdit, RouteTarget
 from pointsman.rpc.convert import (
     account_message,
@@ -43,6 +44,7 @@ class ControlServicer(control_pb2_grpc.ControlServicer):
             request_timeout_seconds=request.request_timeout_secs,
             target=request.target.strip(),
             via_gateway=request.via_gateway,
+            context=context_of(request.context),
         )
         return _change(await self._control.routes.set(caller().account, target, verify=not request.no_verify))
 
@@ -59,6 +61,7 @@ class ControlServicer(control_pb2_grpc.ControlServicer):
                 request.request_timeout_secs if request.HasField("request_timeout_secs") else None
             ),
             via_gateway=request.via_gateway if request.HasField("via_gateway") else None,
+            context=context_of(request.context) if request.HasField("context") else None,
         )
         name = request.name.strip()
         return _change(await self._control.routes.update(caller().account, name, edit, verify=not request.no_verify))

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from pointsman.core.account import Account
+from pointsman.core.context_options import written_context
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import REDACTED, Provider
 from pointsman.core.route import Route, ValidatedEndpoint
@@ -118,6 +119,7 @@ class _Route(_Answer):
     request_timeout_seconds: int
     target: str = Field(description="Of an alias: the route that it leads to.")
     via_gateway: bool
+    context: str = Field(description="What is taken out of conversations; empty for nothing.")
     from_file: bool = Field(description=_FROM_FILE)
     version: int = Field(description="Grows with every change; 0 of a registered model.")
 
@@ -149,7 +151,7 @@ class RouteChanged(_Route):
 def _fields(route: Route) -> dict[str, Any]:
     values = {name: getattr(route, name) for name in _Route.model_fields}
     candidates = [CandidateAnswer(provider_name=each.provider_name, model=each.model) for each in route.candidates]
-    return {**values, "candidates": candidates}
+    return {**values, "candidates": candidates, "context": written_context(route.context)}
 
 
 def _endpoint(endpoint: ValidatedEndpoint) -> Endpoint:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from pointsman.core import provider as records
+from pointsman.core.context_options import CONTEXT_RULE, LONGEST_CONTEXT
 from pointsman.core.data_key import INFERENCE, PERMISSIONS
 from pointsman.core.provider import ProviderDraft
 from pointsman.core.route import (
@@ -20,6 +21,7 @@ from pointsman.gateway.keys import MOST_ROUTES, KeyDraft
 from pointsman.gateway.lifetime import LONGEST_LIFETIME_SECONDS
 from pointsman.gateway.providers import LARGEST_PAGE
 from pointsman.gateway.rest.refusals import looks_like_a_credential
+from pointsman.gateway.route_rules import context_of
 from pointsman.gateway.routes import RouteEdit, RouteTarget
 
 _LARGEST_OFFSET = 10**9
@@ -123,6 +125,16 @@ def _secrets(credentials: dict[str, str]) -> dict[str, Secret]:
     return {key: Secret(value) for key, value in credentials.items()}
 
 
+Context = Annotated[
+    str,
+    Field(
+        max_length=LONGEST_CONTEXT,
+        description=f"What is taken out of conversations: {CONTEXT_RULE}.",
+        examples=["drop-duplicates,most-tokens=60000"],
+    ),
+]
+
+
 class Candidate(_Request):
     """One provider of a chain."""
 
@@ -151,6 +163,7 @@ class RouteSetting(_Request):
         default=None, description="Of inference.local and sandbox-system: the named route that they lead to."
     )
     via_gateway: ViaGateway = False
+    context: Context = ""
     verify: Verify = True
 
     def route_target(self, name: str) -> RouteTarget:
@@ -166,6 +179,7 @@ class RouteSetting(_Request):
             request_timeout_seconds=self.request_timeout_seconds,
             target=self.target or "",
             via_gateway=self.via_gateway,
+            context=context_of(self.context),
         )
 
 
@@ -184,6 +198,7 @@ class RouteChanges(_Request):
     fallback: Name | Literal[""] | None = Field(default=None, description="Empty: none any more.")
     request_timeout_seconds: RequestTimeout | None = None
     via_gateway: ViaGateway | None = None
+    context: Context | None = None
     verify: Verify = True
 
     def edit(self) -> RouteEdit:
@@ -197,6 +212,7 @@ class RouteChanges(_Request):
             fallback=self.fallback,
             request_timeout_seconds=self.request_timeout_seconds,
             via_gateway=self.via_gateway,
+            context=None if self.context is None else context_of(self.context),
         )
 
 

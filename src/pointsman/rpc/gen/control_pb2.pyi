@@ -39,6 +39,7 @@ class Route(_message.Message):
     TARGET_FIELD_NUMBER: _builtins.int
     VIA_GATEWAY_FIELD_NUMBER: _builtins.int
     FROM_FILE_FIELD_NUMBER: _builtins.int
+    CONTEXT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     kind: _builtins.str
     """direct, chain or alias; runner or model: a registered model, whose alias is its name."""
@@ -63,6 +64,10 @@ class Route(_message.Message):
     """Of a direct route: whether sandboxes reach it through the gateway's data listener."""
     from_file: _builtins.bool
     """The gateway's configuration file defines it, so no command changes it."""
+    context: _builtins.str
+    """What is taken out of conversations: drop-duplicates, drop-unused-tools and most-tokens=N, with commas between;
+    empty for nothing.
+    """
     @_builtins.property
     def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteCandidate]:
         """Of a chain; its provider_name and model are empty."""
@@ -84,10 +89,11 @@ class Route(_message.Message):
         target: _builtins.str = ...,
         via_gateway: _builtins.bool = ...,
         from_file: _builtins.bool = ...,
+        context: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "fallback", b"fallback", "from_file", b"from_file", "kind", b"kind", "model", b"model", "name", b"name", "problem", b"problem", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "target", b"target", "timeout_secs", b"timeout_secs", "version", b"version", "via_gateway", b"via_gateway"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "context", b"context", "fallback", b"fallback", "from_file", b"from_file", "kind", b"kind", "model", b"model", "name", b"name", "problem", b"problem", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "target", b"target", "timeout_secs", b"timeout_secs", "version", b"version", "via_gateway", b"via_gateway"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -159,6 +165,7 @@ class SetRouteRequest(_message.Message):
     REQUEST_TIMEOUT_SECS_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     VIA_GATEWAY_FIELD_NUMBER: _builtins.int
+    CONTEXT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     provider_name: _builtins.str
     model: _builtins.str
@@ -171,6 +178,8 @@ class SetRouteRequest(_message.Message):
     request_timeout_secs: _builtins.int
     target: _builtins.str
     via_gateway: _builtins.bool
+    context: _builtins.str
+    """As in Route; empty or none: nothing is taken out."""
     @_builtins.property
     def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteCandidate]:
         """Candidates make it a chain, a target makes it an alias; with neither it is direct."""
@@ -190,10 +199,11 @@ class SetRouteRequest(_message.Message):
         request_timeout_secs: _builtins.int = ...,
         target: _builtins.str = ...,
         via_gateway: _builtins.bool = ...,
+        context: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "create_only", b"create_only", "fallback", b"fallback", "model", b"model", "name", b"name", "no_verify", b"no_verify", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "target", b"target", "timeout_secs", b"timeout_secs", "via_gateway", b"via_gateway"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "context", b"context", "create_only", b"create_only", "fallback", b"fallback", "model", b"model", "name", b"name", "no_verify", b"no_verify", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "target", b"target", "timeout_secs", b"timeout_secs", "via_gateway", b"via_gateway"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -213,6 +223,7 @@ class UpdateRouteRequest(_message.Message):
     FALLBACK_FIELD_NUMBER: _builtins.int
     REQUEST_TIMEOUT_SECS_FIELD_NUMBER: _builtins.int
     VIA_GATEWAY_FIELD_NUMBER: _builtins.int
+    CONTEXT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     provider_name: _builtins.str
     model: _builtins.str
@@ -222,6 +233,8 @@ class UpdateRouteRequest(_message.Message):
     fallback: _builtins.str
     request_timeout_secs: _builtins.int
     via_gateway: _builtins.bool
+    context: _builtins.str
+    """As in Route; none: nothing is taken out any more."""
     @_builtins.property
     def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteCandidate]:
         """None: the candidates stay. A chain has at least one."""
@@ -239,11 +252,14 @@ class UpdateRouteRequest(_message.Message):
         fallback: _builtins.str | None = ...,
         request_timeout_secs: _builtins.int | None = ...,
         via_gateway: _builtins.bool | None = ...,
+        context: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_fallback", b"_fallback", "_model", b"_model", "_provider_name", b"_provider_name", "_request_timeout_secs", b"_request_timeout_secs", "_strategy", b"_strategy", "_timeout_secs", b"_timeout_secs", "_via_gateway", b"_via_gateway", "fallback", b"fallback", "model", b"model", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "timeout_secs", b"timeout_secs", "via_gateway", b"via_gateway"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_context", b"_context", "_fallback", b"_fallback", "_model", b"_model", "_provider_name", b"_provider_name", "_request_timeout_secs", b"_request_timeout_secs", "_strategy", b"_strategy", "_timeout_secs", b"_timeout_secs", "_via_gateway", b"_via_gateway", "context", b"context", "fallback", b"fallback", "model", b"model", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "timeout_secs", b"timeout_secs", "via_gateway", b"via_gateway"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fallback", b"_fallback", "_model", b"_model", "_provider_name", b"_provider_name", "_request_timeout_secs", b"_request_timeout_secs", "_strategy", b"_strategy", "_timeout_secs", b"_timeout_secs", "_via_gateway", b"_via_gateway", "candidates", b"candidates", "fallback", b"fallback", "model", b"model", "name", b"name", "no_verify", b"no_verify", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "timeout_secs", b"timeout_secs", "via_gateway", b"via_gateway"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context", b"_context", "_fallback", b"_fallback", "_model", b"_model", "_provider_name", b"_provider_name", "_request_timeout_secs", b"_request_timeout_secs", "_strategy", b"_strategy", "_timeout_secs", b"_timeout_secs", "_via_gateway", b"_via_gateway", "candidates", b"candidates", "context", b"context", "fallback", b"fallback", "model", b"model", "name", b"name", "no_verify", b"no_verify", "provider_name", b"provider_name", "request_timeout_secs", b"request_timeout_secs", "strategy", b"strategy", "timeout_secs", b"timeout_secs", "via_gateway", b"via_gateway"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__context: _TypeAlias = _typing.Literal["context"]  # noqa: Y015
+    _WhichOneofArgType__context: _TypeAlias = _typing.Literal["_context", b"_context"]  # noqa: Y015
     _WhichOneofReturnType__fallback: _TypeAlias = _typing.Literal["fallback"]  # noqa: Y015
     _WhichOneofArgType__fallback: _TypeAlias = _typing.Literal["_fallback", b"_fallback"]  # noqa: Y015
     _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
@@ -258,6 +274,8 @@ class UpdateRouteRequest(_message.Message):
     _WhichOneofArgType__timeout_secs: _TypeAlias = _typing.Literal["_timeout_secs", b"_timeout_secs"]  # noqa: Y015
     _WhichOneofReturnType__via_gateway: _TypeAlias = _typing.Literal["via_gateway"]  # noqa: Y015
     _WhichOneofArgType__via_gateway: _TypeAlias = _typing.Literal["_via_gateway", b"_via_gateway"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__context) -> _WhichOneofReturnType__context | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__fallback) -> _WhichOneofReturnType__fallback | None: ...
     @_typing.overload
