@@ -125,9 +125,11 @@ class Gateway:
         from pointsman.rpc.gen.budgets_pb2_grpc import BudgetsStub
         from pointsman.rpc.gen.control_pb2_grpc import ControlStub
         from pointsman.rpc.gen.openshell_pb2_grpc import OpenShellStub
+        from pointsman.rpc.gen.receipts_pb2_grpc import ReceiptsStub
 
         self.control = ControlStub(channel)
         self.budgets = BudgetsStub(channel)
+        self.receipts = ReceiptsStub(channel)
         self.openshell = OpenShellStub(channel)
         self._address = address
         self._metadata = metadata

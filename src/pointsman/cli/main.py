@@ -13,6 +13,7 @@ from pointsman.cli.gateway import gateway
 from pointsman.cli.inference import inference
 from pointsman.cli.key import key
 from pointsman.cli.provider import provider
+from pointsman.cli.receipt import receipt
 from pointsman.cli.route import route
 from pointsman.cli.runner import runner
 from pointsman.cli.sandbox import sandbox
@@ -57,6 +58,7 @@ cli.add_command(budget)
 cli.add_command(inference)
 cli.add_command(key)
 cli.add_command(provider)
+cli.add_command(receipt)
 cli.add_command(route)
 cli.add_command(runner)
 cli.add_command(status)

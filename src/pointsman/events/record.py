@@ -4,6 +4,7 @@ import re
 from functools import lru_cache
 from typing import Protocol
 
+from pointsman.core.body_hashes import BodyHashes
 from pointsman.core.caller import ANYBODY
 from pointsman.core.candidate import Bundle, Candidate
 from pointsman.core.errors import (
@@ -72,11 +73,13 @@ class OperationEnds(Protocol):
 class StageNotes:
     """What a gateway's stages note of one request. Not a dataclass: on the hot path."""
 
-    __slots__ = ("hits", "hold", "own_lines", "policy_version", "saved_tokens", "tokens")
+    __slots__ = ("hashes", "hits", "hold", "own_lines", "policy_version", "saved_tokens", "tokens")
 
     def __init__(self) -> None:
         self.hold: object | None = None
         """The places of budgets that it holds, for the stage that gives them back."""
+        self.hashes: BodyHashes | None = None
+        """Of the bodies, where it gets a receipt."""
         self.hits: tuple[PolicyHit, ...] = ()
         """Rules that matched, of either side."""
         self.policy_version = 0

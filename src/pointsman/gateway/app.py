@@ -36,6 +36,7 @@ from pointsman.gateway.listeners import bind_sockets, ssl_context
 from pointsman.gateway.live_configuration import LiveConfiguration
 from pointsman.gateway.probe import Prober
 from pointsman.gateway.providers import Providers
+from pointsman.gateway.receipts import Receipts
 from pointsman.gateway.rest.api import build_api
 from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
@@ -82,6 +83,7 @@ def make_control_plane(
         ai_models=AiModels(store, clock, _record_id, say, runners, endpoints),
         accounts=Accounts(store, clock),
         budgets=Budgets(store, clock, _record_id, say),
+        receipts=Receipts(store),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
         explain=Explain(store, clock, runners),
         authenticator=Authenticator(store, admin_token, clock),

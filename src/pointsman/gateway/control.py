@@ -14,6 +14,7 @@ from pointsman.gateway.bundles import Bundles
 from pointsman.gateway.explain import Explain
 from pointsman.gateway.keys import Keys
 from pointsman.gateway.providers import Providers
+from pointsman.gateway.receipts import Receipts
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.runners import Runners
 from pointsman.gateway.sandbox_tokens import SandboxTokens
@@ -48,6 +49,7 @@ class ControlPlane:
     ai_models: AiModels
     accounts: Accounts
     budgets: Budgets
+    receipts: Receipts
     bundles: Bundles
     explain: Explain
     authenticator: Authenticator

@@ -21,6 +21,7 @@ from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.provider_health import targets_of_records
+from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
 from pointsman.gateway.runner_hub import RunnerHub
 from pointsman.gateway.runners import Runners
 from pointsman.gateway.stats import rows_of_records
@@ -76,6 +77,10 @@ async def data_side(
         # Before the listener, so that requests that end with it still get their rows.
         usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days)
         await stack.enter_async_context(keeping(usage))
+        receipts: ReceiptStages | None = None
+        if settings.receipts:
+            receipts = ReceiptStages(settings.receipts, store, log.say)
+            await stack.enter_async_context(keeping_receipts(receipts))
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(
             targets_of_records(store),
@@ -92,7 +97,13 @@ async def data_side(
             watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
         budgets, stage = await _budgets(store, ledger, stack, log.say)
-        stages = Stages(budget_reserve=stage.reserve, budget_settle=stage.settle, usage_record=usage.record)
+        stages = Stages(
+            budget_reserve=stage.reserve,
+            budget_settle=stage.settle,
+            receipt=None if receipts is None else receipts.close,
+            usage_record=usage.record,
+            receipt_open=None if receipts is None else receipts.open,
+        )
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
         reach = DirectReach(settings.direct_allowed_cidrs)
         served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)

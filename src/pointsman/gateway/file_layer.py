@@ -15,6 +15,7 @@ from pointsman.core.budget import Budget
 from pointsman.core.control_errors import DefinedInFile
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
+from pointsman.core.receipt import Receipt, ReceiptHead
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
@@ -82,6 +83,10 @@ class FileLayer:
     async def prune_usage(self, before: float) -> int:
         """The store's."""
         return await self._store.prune_usage(before)
+
+    async def append_receipts(self, drafts: Sequence[Receipt], *, again: bool) -> None:
+        """The store's."""
+        await self._store.append_receipts(drafts, again=again)
 
     async def note_runner_seen(self, runner_id: str, at: float) -> None:
         """The store's."""
@@ -208,6 +213,15 @@ class _LayeredReader:
 
     async def usage(self, account: str, since: float, limit: int) -> Sequence[UsageRow]:
         return await self._reader.usage(account, since, limit)
+
+    async def receipts(self, account: str, after: int, limit: int, *, newest_first: bool) -> Sequence[Receipt]:
+        return await self._reader.receipts(account, after, limit, newest_first=newest_first)
+
+    async def receipt(self, account: str, request_id: str) -> Receipt | None:
+        return await self._reader.receipt(account, request_id)
+
+    async def receipt_head(self, account: str) -> ReceiptHead:
+        return await self._reader.receipt_head(account)
 
     async def account(self, name: str) -> Account | None:
         return await self._reader.account(name)

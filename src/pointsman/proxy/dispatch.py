@@ -161,6 +161,8 @@ class Dispatcher:
         record.candidate = candidate
         record.attempts = 1
         call = Call(candidate, admitted.protocol, request.head, path, request.body)
+        if record.notes is not None:
+            call.hashes = record.notes.hashes
         if type(target) is RunnerModel:
             call.runner_model = target
         try:
@@ -203,13 +205,14 @@ class Dispatcher:
             client.cut(visibly=True)
             return
         record.status = error.status
-        client.write(
-            self._reception.error_answer(
-                error,
-                record.request_id,
-                record.attempts,
-                protocol=record.protocol,
-                keep_alive=client.keep_alive,
-                route=record.route,
-            )
+        answer = self._reception.error_answer(
+            error,
+            record.request_id,
+            record.attempts,
+            protocol=record.protocol,
+            keep_alive=client.keep_alive,
+            route=record.route,
         )
+        if record.notes is not None and record.notes.hashes is not None:
+            record.notes.hashes.hand(answer.partition(b"\r\n\r\n")[2])
+        client.write(answer)

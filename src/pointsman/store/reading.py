@@ -16,6 +16,7 @@ from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
 from pointsman.core.control_errors import ControlError, StoreUnavailable
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
+from pointsman.core.receipt import Receipt, ReceiptHead
 from pointsman.core.route import Route, RouteCandidate
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
@@ -23,6 +24,7 @@ from pointsman.core.secret import Secret
 from pointsman.core.usage_row import UsageRow
 from pointsman.store.credentials import CredentialCipher, WrongKey
 from pointsman.store.problems import FAILURES, problem_of
+from pointsman.store.receipt_rows import noted_head, page_of_receipts, receipt_of_request
 from pointsman.store.tables import (
     accounts,
     ai_models,
@@ -62,9 +64,9 @@ class SqlReader:
         self.failure: ControlError | None = None
         """Of the first statement that failed: after it the transaction is not whole."""
 
-    async def _execute(self, statement: Executable) -> CursorResult[*tuple[Any, ...]]:
+    async def _execute(self, statement: Executable, many: Any = None) -> CursorResult[*tuple[Any, ...]]:
         try:
-            return await self._connection.execute(statement)
+            return await self._connection.execute(statement, many)
         except FAILURES as error:
             problem = problem_of(error)
         self.failure = self.failure or problem
@@ -217,6 +219,15 @@ class SqlReader:
         mine = (usage.c.account == account) & (usage.c.at >= since)
         newest = select(*_usage_columns).where(mine).order_by(usage.c.at.desc(), usage.c.id.desc()).limit(limit)
         return [UsageRow(*row) for row in (await self._execute(newest)).all()]
+
+    async def receipts(self, account: str, after: int, limit: int, *, newest_first: bool) -> Sequence[Receipt]:
+        return await page_of_receipts(self._execute, account, after, limit, newest_first=newest_first)
+
+    async def receipt(self, account: str, request_id: str) -> Receipt | None:
+        return await receipt_of_request(self._execute, account, request_id)
+
+    async def receipt_head(self, account: str) -> ReceiptHead:
+        return await noted_head(self._execute, account)
 
     async def account(self, name: str) -> Account | None:
         row = (await self._execute(select(accounts).where(accounts.c.name == name))).first()

@@ -15,6 +15,7 @@ from pointsman.core.budget import Budget
 from pointsman.core.control_errors import AlreadyExists, NotFound
 from pointsman.core.data_key import DataKey
 from pointsman.core.provider import Provider
+from pointsman.core.receipt import Receipt
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
@@ -22,6 +23,7 @@ from pointsman.core.usage_row import UsageRow
 from pointsman.store.credentials import CredentialCipher
 from pointsman.store.problems import FAILURES, problem_of
 from pointsman.store.reading import SqlReader
+from pointsman.store.receipt_rows import append_receipts
 from pointsman.store.tables import (
     accounts,
     ai_models,
@@ -233,6 +235,10 @@ class SqlWriter(SqlReader):
     async def delete_usage(self, before: float) -> int:
         """Remove older rows, and tell how many; called without a turn."""
         return (await self._execute(delete(usage).where(usage.c.at < before))).rowcount
+
+    async def append_receipts(self, drafts: Sequence[Receipt], key: bytes, *, again: bool) -> None:
+        """Add receipts to their chains; called without a turn."""
+        await append_receipts(self._execute, drafts, key, again=again)
 
     async def _check_account(self, name: str) -> None:
         if not await self._exists(accounts, accounts.c.name == name):

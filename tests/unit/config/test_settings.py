@@ -36,6 +36,7 @@ GOOD = {
     "operation_log.dir": "/operations",
     "operation_log.keep_days": "'7'",
     "usage_keep_days": "'8'",
+    "receipts": "fast",
 }
 MEANT = {**GOOD, "listen.grpc": "[::1]:3", "database_url": "postgresql://***", "nats_url": "nats://…@h:1"}
 MEANT |= {"operation_log.keep_days": "7", "usage_keep_days": "8"}
@@ -129,6 +130,7 @@ def test_the_names_of_variables_and_options_are_these() -> None:
         ("POINTSMAN_OPERATION_LOG__DIR", "--operation-log-dir"),
         ("POINTSMAN_OPERATION_LOG__KEEP_DAYS", "--operation-log-keep-days"),
         ("POINTSMAN_USAGE_KEEP_DAYS", "--usage-keep-days"),
+        ("POINTSMAN_RECEIPTS", "--receipts"),
         ("POINTSMAN_TLS__CERT", "--tls-cert"),
         ("POINTSMAN_TLS__KEY", "--tls-key"),
         ("POINTSMAN_TLS__CLIENT_CA", "--client-ca"),

@@ -14,8 +14,15 @@ from pointsman.gateway.grpc.control import ControlServicer
 from pointsman.gateway.grpc.gate import Gate
 from pointsman.gateway.grpc.inference import InferenceServicer
 from pointsman.gateway.grpc.openshell import OpenShellServicer
+from pointsman.gateway.grpc.receipts import ReceiptsServicer
 from pointsman.gateway.listeners import GRPC_OPTIONS, bind_grpc
-from pointsman.rpc.gen import budgets_pb2_grpc, control_pb2_grpc, inference_pb2_grpc, openshell_pb2_grpc
+from pointsman.rpc.gen import (
+    budgets_pb2_grpc,
+    control_pb2_grpc,
+    inference_pb2_grpc,
+    openshell_pb2_grpc,
+    receipts_pb2_grpc,
+)
 
 _STOP_SECONDS = 1.0
 
@@ -62,6 +69,7 @@ class GrpcServer:
         openshell_pb2_grpc.add_OpenShellServicer_to_server(OpenShellServicer(control), self._server)
         control_pb2_grpc.add_ControlServicer_to_server(ControlServicer(control), self._server)
         budgets_pb2_grpc.add_BudgetsServicer_to_server(BudgetsServicer(control.budgets), self._server)
+        receipts_pb2_grpc.add_ReceiptsServicer_to_server(ReceiptsServicer(control.receipts), self._server)
 
     async def start(self, address: Address, tls: Tls | None) -> int:
         """Listen; the port that it got. Raises CannotStart."""

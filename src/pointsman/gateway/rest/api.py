@@ -19,6 +19,7 @@ from pointsman.gateway.rest.budgets import add_budgets
 from pointsman.gateway.rest.document import document
 from pointsman.gateway.rest.endpoints import BASE
 from pointsman.gateway.rest.explained import ExplainEndpoint, ExplainRoute
+from pointsman.gateway.rest.receipts import add_receipts
 from pointsman.gateway.rest.refusals import NoSuchMethod, NoSuchPath, error_response
 from pointsman.gateway.rest.runners import add_runners
 from pointsman.gateway.rest.strict_request import BodyLimits
@@ -84,6 +85,7 @@ def _add_operations(api: FastAPI, control: ControlPlane, gateway: endpoints.Gate
     add_runners(api, control)
     add_ai_models(api, control)
     add_budgets(api, control)
+    add_receipts(api, control)
     explaining = ExplainEndpoint(control).explain
     _add(api, "POST", f"{BASE}/explain", explaining, operation_id="explain", route_class_override=ExplainRoute)
 
