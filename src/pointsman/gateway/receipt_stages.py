@@ -20,8 +20,8 @@ from pointsman.events.record import Record
 from pointsman.proxy.stages import Passage
 from pointsman.store.interface import Store
 
-WRITTEN_AT_ONCE = 200
-"""Receipts of one transaction: the loop is held for some milliseconds."""
+WRITTEN_AT_ONCE = 2000
+"""Receipts of one transaction: a commit may take as long as a thousand requests."""
 WAIT_SECONDS = 0.5
 """From a request's end to its receipt's write: what a gateway that is killed loses."""
 MOST_WAITING = 20_000

@@ -1,8 +1,8 @@
 """What a gateway does around each request of its data listener, in the order of DESIGN section 5.
 
 receipt_open, authorize, budget_reserve, request_policy, context, then the attempts, then response_policy,
-budget_settle, receipt, usage_record. Owns the order and that each is asked once; what a stage does is whoever's composes the gateway. The door
-has none.
+budget_settle, receipt, usage_record. Owns the order and that each is asked once; what a stage does is whoever's
+composes the gateway. The door has none.
 """
 
 from collections.abc import Awaitable, Callable

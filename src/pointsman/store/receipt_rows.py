@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import astuple, fields
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import insert, select, text, update
@@ -15,7 +16,10 @@ Execute = Callable[..., Awaitable[CursorResult[*tuple[Any, ...]]]]
 """A statement, and the parameters of many where there are many. Raises ControlError."""
 
 _NAMES = tuple(field.name for field in fields(Receipt))
+_values = attrgetter(*_NAMES)
 _COLUMNS = tuple(receipts.c[name] for name in _NAMES)
+_AT_ONCE = 100
+"""Receipts that are chained between two turns of the loop, which requests share: some milliseconds."""
 _FIRST_HEAD = text(
     "INSERT INTO receipt_heads (account, sequence, digest) VALUES (:account, 0, :genesis) ON CONFLICT DO NOTHING"
 )
@@ -32,13 +36,14 @@ async def append_receipts(execute: Execute, drafts: Sequence[Receipt], key: byte
         if again:
             there = await _there(execute, account, [each.request_id for each in mine])
             mine = [each for each in mine if each.request_id not in there]
-        made: list[dict[str, Any]] = []
-        for draft in mine:
-            placed = chained(draft, head, key)
-            head = placed.head
-            made.append(dict(zip(_NAMES, astuple(placed), strict=True)))
-        if made:
+        for start in range(0, len(mine), _AT_ONCE):
+            made: list[dict[str, Any]] = []
+            for draft in mine[start : start + _AT_ONCE]:
+                placed = chained(draft, head, key)
+                head = placed.head
+                made.append(dict(zip(_NAMES, _values(placed), strict=True)))
             await execute(insert(receipts), made)
+        if mine:
             where = receipt_heads.c.account == account
             await execute(update(receipt_heads).where(where).values(sequence=head.sequence, digest=head.digest))
 
