@@ -165,6 +165,9 @@ def test_a_value_that_is_no_text_is_refused(key: str, text: str, kind: str, tmp_
     if BY_PATH[key].is_number and kind == "a number":
         assert load(tmp_path, yaml_of(key, text)).shown()[key] == text
         return
+    if key == "receipts" and kind == "a list":
+        assert load(tmp_path, yaml_of(key, text)).shown()[key] == "a"
+        return
     (line,) = told(tmp_path, yaml_of(key, text))
     if BY_PATH[key].is_list and kind == "a list":
         assert "holds what is no network" in line
