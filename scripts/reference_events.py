@@ -7,7 +7,7 @@ from scripts.event_examples import examples
 from pointsman.core.event_kinds import EVENT_KINDS, EventKind, OcsfClass
 from pointsman.events.human_line import human_line
 from pointsman.events.ocsf import ocsf_line
-from pointsman.events.record import REASONS
+from pointsman.events.reasons import REASONS
 
 _HEAD = """# Events
 

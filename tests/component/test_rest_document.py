@@ -15,6 +15,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from pointsman.core.quota import Counters, Quota, QuotaKey
 from pointsman.core.quota_window import Day
+from pointsman.core.receipt import Receipt
 from pointsman.gateway.provider_health import Target
 from pointsman.proxy.live_quotas import LiveQuota
 from tests.support.chain_requests import MIDNIGHT
@@ -154,7 +155,9 @@ RIGHT: dict[str, Any] = {
 def test_right_requests_get_what_the_document_promises(api: RunningApi, document: dict[str, Any]) -> None:
     checker, found = Checker(api, document), {}
     names = {"provider": "mocked", "route": "inference.local", "token": "box", "key": "laptop"}
-    names |= {"budget": "all", "policy": "1", "account": "team", "delete_price": "mocked"}
+    names |= {"budget": "all", "policy": "1", "account": "team", "delete_price": "mocked", "receipt": "ab-1"}
+    made = Receipt(0, "ab-1", 1.5, "default", "r", "p", "m", 0, 1, 200, b"", b"", b"", b"")
+    api.running.call(api.running.control.store.append_receipts([made], again=False))
     runner = api.post("/runners/register", {"name": "named"}).json["id"]
     model = api.post(f"/runners/{runner}/models", {**RIGHT["register_ai_model"], "name": "named"}).json["id"]
     names |= {"runner": runner, "rotate_runner_token": runner, "register_ai_model": runner, "model": model}

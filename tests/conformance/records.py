@@ -5,6 +5,7 @@ import hashlib
 from pointsman.core.ai_model import DIRECT, RUNNER, AiModel
 from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
 from pointsman.core.data_key import INFERENCE, DataKey
+from pointsman.core.policy import Effect, PolicyState, PolicyVersion, Rule, RuleScope, Side
 from pointsman.core.provider import Provider
 from pointsman.core.route import CHAIN, Route, RouteCandidate
 from pointsman.core.runner import Runner
@@ -14,6 +15,10 @@ from pointsman.core.usage_row import UsageRow
 from tests.support.canary import KEY
 
 ACCOUNT = "default"
+RULES = (
+    Rule("all", Side.REQUEST, Effect.BLOCK, RuleScope(("r",), ("k", "sandbox:s"), ("d",)), ("a*",), ("b",)),
+    Rule("é", Side.RESPONSE, Effect.REDACT, pattern="'\"\\d😀", most_tokens=7, denied_fields=("x",), denies_route=True),
+)
 
 
 def provider(name: str = "openai-1", account: str = ACCOUNT, value: str = KEY, created_at: float = 1.25) -> Provider:
@@ -117,3 +122,7 @@ def runner_model(alias: str = "llama", account: str = ACCOUNT, of: str = "laptop
 def direct_model(alias: str = "far", account: str = ACCOUNT) -> AiModel:
     endpoint = "https://models.example/v1"
     return AiModel(_id(f"model {account}/{alias}"), account, "Far away", alias, DIRECT, None, endpoint, "big", 6.5)
+
+
+def policy(version: int = 1, account: str = ACCOUNT, state: PolicyState = PolicyState.DRY_RUN) -> PolicyVersion:
+    return PolicyVersion(account, version, RULES, 1.25, state)

@@ -10,12 +10,14 @@ import pytest
 from pointsman.core.account import Account
 from pointsman.core.audit import AuditEntry, AuditHead, AuditQuery
 from pointsman.core.control_errors import AlreadyExists
+from pointsman.core.policy import PolicyState
+from pointsman.core.price import Price, PriceChange
 from pointsman.core.secret import Secret
 from pointsman.gateway.actor import acting_as
 from pointsman.gateway.audit_layer import AuditLayer
 from pointsman.gateway.audited_writes import AUDITED
 from pointsman.store.interface import Reader, Store, Writer
-from tests.conformance.records import ACCOUNT, budget, direct_model, key, provider, route, runner, token
+from tests.conformance.records import ACCOUNT, budget, direct_model, key, policy, provider, route, runner, token
 from tests.support.databases import Database
 
 
@@ -62,6 +64,14 @@ EVERY_WRITE = [
     ("budget.create", "team-month", ACCOUNT),
     ("budget.update", "team-month", ACCOUNT),
     ("budget.delete", "team-month", ACCOUNT),
+    ("account.halt", "other", "other"),
+    ("account.resume", "other", "other"),
+    ("price.create", "openai-1/gpt-x", ACCOUNT),
+    ("price.update", "openai-1/gpt-x", ACCOUNT),
+    ("price.delete", "openai-1/gpt-x", ACCOUNT),
+    ("policy.create", "1", ACCOUNT),
+    ("policy.update", "1", ACCOUNT),
+    ("policy.delete", "1", ACCOUNT),
 ]
 
 
@@ -99,6 +109,15 @@ async def test_every_audited_write_leaves_an_entry(sqlite: Database) -> None:
         await do("insert_budget", budget())
         await do("replace_budget", replace(budget(), amount=6, is_hard=not budget().is_hard))
         await do("delete_budget", ACCOUNT, budget().name)
+        await do("set_account_halted", "other", 8.0)
+        await do("set_account_halted", "other", None)
+        price = Price("openai-1", "gpt-x", 2, 3)
+        await do("insert_price_change", PriceChange(ACCOUNT, 1, 2.0, price))
+        await do("insert_price_change", PriceChange(ACCOUNT, 2, 3.0, replace(price, output=4)))
+        await do("insert_price_change", PriceChange(ACCOUNT, 3, 4.0, replace(price, output=4), is_removed=True))
+        await do("insert_policy", policy())
+        await do("mark_policy", replace(policy(), state=PolicyState.ENFORCED, enforced_at=5.0))
+        await do("delete_policy", ACCOUNT, 1)
         found = await entries(store)
     assert done == set(AUDITED)
     assert [brief(entry) for entry in found] == EVERY_WRITE
@@ -111,6 +130,15 @@ async def test_every_audited_write_leaves_an_entry(sqlite: Database) -> None:
     assert told["budget.update"] == (
         '{"amount":4611686018427387904,"is_hard":false}',
         '{"amount":6,"is_hard":true}',
+    )
+    assert told["account.resume"] == ('{"halted_at":8.0}', '{"halted_at":null}')
+    assert told["price.update"] == (
+        '{"version":1,"price":{"output":3}}',
+        '{"version":2,"price":{"output":4}}',
+    )
+    assert told["policy.update"] == (
+        '{"state":"dry_run","enforced_at":null}',
+        '{"state":"enforced","enforced_at":5.0}',
     )
     assert told["route.delete"][1] == ""
     assert json.loads(told["provider.update"][1])["credentials"]["OPENAI_API_KEY"] == "removed"

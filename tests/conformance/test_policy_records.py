@@ -6,18 +6,9 @@ import pytest
 
 from pointsman.core.account import Account
 from pointsman.core.control_errors import NotFound
-from pointsman.core.policy import Effect, PolicyState, PolicyVersion, Rule, RuleScope, Side
-from tests.conformance.records import ACCOUNT
+from pointsman.core.policy import PolicyState
+from tests.conformance.records import ACCOUNT, policy
 from tests.support.databases import Database
-
-RULES = (
-    Rule("all", Side.REQUEST, Effect.BLOCK, RuleScope(("r",), ("k", "sandbox:s"), ("d",)), ("a*",), ("b",)),
-    Rule("é", Side.RESPONSE, Effect.REDACT, pattern="'\"\\d😀", most_tokens=7, denied_fields=("x",), denies_route=True),
-)
-
-
-def policy(version: int = 1, account: str = ACCOUNT, state: PolicyState = PolicyState.DRY_RUN) -> PolicyVersion:
-    return PolicyVersion(account, version, RULES, 1.25, state)
 
 
 async def test_a_policy_comes_back_as_it_was_and_the_newest_first(database: Database) -> None:

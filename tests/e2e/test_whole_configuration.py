@@ -40,6 +40,7 @@ default_route: fast
 direct_allowed_cidrs: [10.20.0.0/16, 'fd00::/64']
 operation_log: {dir: journal, keep_days: 30}
 usage_keep_days: 400
+receipts: [fast]
 providers:
   - {name: groq, type: openai_compatible, base_url: "%(groq)s", model: big, daily_request_limit: 14400,
      requests_per_minute: 30, reset_timezone: UTC, error_code_path: error.detail.code,

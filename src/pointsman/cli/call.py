@@ -127,6 +127,7 @@ class Gateway:
         from pointsman.rpc.gen.control_pb2_grpc import ControlStub
         from pointsman.rpc.gen.openshell_pb2_grpc import OpenShellStub
         from pointsman.rpc.gen.policies_pb2_grpc import PoliciesStub
+        from pointsman.rpc.gen.receipts_pb2_grpc import ReceiptsStub
         from pointsman.rpc.gen.usage_pb2_grpc import PricesStub, UsageStub
 
         self.audit = AuditStub(channel)
@@ -134,6 +135,7 @@ class Gateway:
         self.budgets = BudgetsStub(channel)
         self.prices = PricesStub(channel)
         self.usage = UsageStub(channel)
+        self.receipts = ReceiptsStub(channel)
         self.openshell = OpenShellStub(channel)
         self.policies = PoliciesStub(channel)
         self._address = address

@@ -40,6 +40,7 @@ _HELP = {
     "operation_log.dir": ("DIR", "Where the daily files of requests are."),
     "operation_log.keep_days": ("N", "Days that they are kept."),
     "usage_keep_days": ("N", "Days that the database keeps a row for each request."),
+    "receipts": ("none|all|ROUTE,…", "Which requests get a receipt: hashes of what passed."),
     "tls.cert": ("FILE", "Certificate of all three listeners, PEM."),
     "tls.key": ("FILE", "Its private key."),
     "tls.client_ca": ("FILE", "Whoever connects must show a certificate that this one signed."),

@@ -16,6 +16,7 @@ from pointsman.cli.key import key
 from pointsman.cli.policy import policy
 from pointsman.cli.price import price
 from pointsman.cli.provider import provider
+from pointsman.cli.receipt import receipt
 from pointsman.cli.route import route
 from pointsman.cli.runner import runner
 from pointsman.cli.sandbox import sandbox
@@ -64,6 +65,7 @@ cli.add_command(key)
 cli.add_command(policy)
 cli.add_command(price)
 cli.add_command(provider)
+cli.add_command(receipt)
 cli.add_command(route)
 cli.add_command(runner)
 cli.add_command(status)

@@ -4,9 +4,20 @@ from collections.abc import Mapping, Sequence
 
 from pointsman.config.listen_address import Address
 from pointsman.config.setting_sources import Complaints, Given
+from pointsman.config.wording import nearest
 
 LISTENERS = ("listen.data", "listen.control", "listen.grpc")
 """Their keys; addresses come in this order."""
+
+
+def default_route_warning(name: str, place: str, routes: set[str]) -> tuple[str, ...]:
+    """At most one: where a default route is none of the routes of its file."""
+    if not name or not routes or name in routes:
+        return ()
+    near = nearest(name, routes)
+    made = f"make it with 'pointsman route create {name}', unless it is stored or a registered model's alias"
+    next_step = f"did you mean {near}?" if near else made
+    return (f"{place}: default_route {name} is no route of this file; {next_step}",)
 
 
 class SettingChecks:

@@ -151,6 +151,14 @@ KEYS = (
         is_number=True,
     ),
     SettingKey(
+        "receipts",
+        "`none`",
+        "Which requests get a receipt, hashes of what was sent and answered: `none`, `all`, or those of routes by "
+        "name; a list, or text with commas.",
+        "[fast, cheap]",
+        is_list=True,
+    ),
+    SettingKey(
         "tls.cert",
         "no TLS",
         "PEM certificate with its chain. All three listeners then speak TLS.",

@@ -16,15 +16,16 @@ from pointsman.config.gateway_records import FileRecords, records_of
 from pointsman.config.listen_address import Address, parse_address
 from pointsman.config.provider_entry import Surroundings
 from pointsman.config.public_data_url import read_public_data_url
-from pointsman.config.setting_checks import SettingChecks
+from pointsman.config.receipt_scope import read_receipt_scope
+from pointsman.config.setting_checks import SettingChecks, default_route_warning
 from pointsman.config.setting_keys import KEYS
 from pointsman.config.setting_sources import Complaints, Given, gather
 from pointsman.config.tls_files import Tls, check_tls_files
-from pointsman.config.wording import nearest
 from pointsman.core.broker import parse_broker
 from pointsman.core.control_errors import InvalidRequest
 from pointsman.core.provider import NAME_RULE, check_name
 from pointsman.core.reach import Network
+from pointsman.core.receipt import NO_RECEIPTS, ReceiptScope
 from pointsman.core.secret import Secret
 
 _LONGEST = 4096  # characters of any value; Linux' longest path
@@ -96,6 +97,7 @@ class Settings:
     """None for a gateway of one process. It may hold a password."""
     usage_keep_days: int = _USAGE_KEEP_DAYS
     """Days that usage rows stay."""
+    receipts: ReceiptScope = NO_RECEIPTS
     records: FileRecords = field(default_factory=FileRecords)
     """What the file defines besides."""
     warnings: tuple[str, ...] = ()
@@ -125,6 +127,7 @@ class Settings:
             "operation_log.dir": str(self.operation_log.dir),
             "operation_log.keep_days": str(self.operation_log.keep_days),
             "usage_keep_days": str(self.usage_keep_days),
+            "receipts": str(self.receipts),
             "tls.cert": str(tls.cert) if tls else "",
             "tls.key": str(tls.key) if tls else "",
             "tls.client_ca": str(tls.client_ca or "") if tls else "",
@@ -152,21 +155,12 @@ def load_settings(
         records, problems = records_of(gathered.file, around)
         complaints.extend(gathered.file.place, problems)
         routes = {route.name for route in records.routes}
-        warnings = (*settings.warnings, *records.warnings, *_default_route_warning(settings, routes))
+        place = dict(settings.sources)["default_route"]
+        unknown = default_route_warning(settings.default_route, place, routes)
+        warnings = (*settings.warnings, *records.warnings, *unknown)
         settings = replace(settings, records=records, warnings=warnings)
     complaints.raise_any()
     return settings
-
-
-def _default_route_warning(settings: Settings, routes: set[str]) -> tuple[str, ...]:
-    name = settings.default_route
-    if not name or not routes or name in routes:
-        return ()
-    place = dict(settings.sources)["default_route"]
-    near = nearest(name, routes)
-    made = f"make it with 'pointsman route create {name}', unless it is stored or a registered model's alias"
-    next_step = f"did you mean {near}?" if near else made
-    return (f"{place}: default_route {name} is no route of this file; {next_step}",)
 
 
 class _Reader:
@@ -204,6 +198,7 @@ class _Reader:
             role=self._role(),
             nats_url=self._nats_url(),
             usage_keep_days=self._days("usage_keep_days", _USAGE_KEEP_DAYS),
+            receipts=self._receipts(),
             warnings=tuple(self._warnings),
             sources=tuple((key.path, self._source(key.path)) for key in KEYS),
         )
@@ -329,6 +324,14 @@ class _Reader:
         except ValueError as error:
             self._complaints.about(self._given[key], f"{key} {error}", "write it as [10.20.0.0/16, 'fd00::/64']")
         return ()
+
+    def _receipts(self) -> ReceiptScope:
+        text = self._text("receipts")
+        try:
+            return NO_RECEIPTS if text is None else read_receipt_scope(text)
+        except ValueError as error:
+            self._complaints.about(self._given["receipts"], f"receipts {error}", "write none, all or [fast, cheap]")
+        return NO_RECEIPTS
 
     def _public_data_url(self) -> str:
         text = self._text("public_data_url")

@@ -1,6 +1,15 @@
 """A receipt of one request: hashes of what passed, chained. Pure."""
 
-from dataclasses import dataclass
+import hashlib
+import json
+import re
+from dataclasses import dataclass, replace
+
+RECEIPTS_PURPOSE = b"receipts"
+"""Of the key that digests are made with, as a store derives it."""
+GENESIS = bytes(32)
+"""What the first receipt depends on."""
+_HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -8,8 +17,10 @@ class Receipt:
     """What can be shown later of one request: never a word of it."""
 
     sequence: int
+    """1, 2, 3 …, of one account, without a gap; 0 for one that is in no chain yet."""
     request_id: str
     at: float
+    """When it ended, in seconds since the epoch."""
     account: str
     route: str
     provider: str
@@ -23,8 +34,71 @@ class Receipt:
     sent: bytes
     """Of the body that went to the upstream whose answer it is; empty when nobody answered."""
     answered: bytes
-    """Of the body that came back, as far as it came."""
+    """Of the body that came back, as far as it came; empty where none was read."""
     delivered: bytes
     """Of the body that the client was handed, before chunks; `answered`, unless a rule changed it or it was cut."""
-    previous: bytes
+    previous: bytes = GENESIS
+    """The digest of the receipt before."""
+    digest: bytes = b""
+    """Of this one: `digest_of_receipt`."""
+
+    @property
+    def head(self) -> "ReceiptHead":
+        """This one as the end of its chain."""
+        return ReceiptHead(self.sequence, self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptHead:
+    """The newest receipt of a chain, short enough to be kept elsewhere."""
+
+    sequence: int
     digest: bytes
+
+    def __str__(self) -> str:
+        return f"{self.sequence}:{self.digest.hex()}"
+
+
+NO_RECEIPT = ReceiptHead(0, GENESIS)
+
+
+def parse_head(text: str) -> ReceiptHead:
+    """What a head's text says. Raises ValueError."""
+    found = _HEAD.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("is no head; it is written NUMBER:DIGEST, as 'pointsman receipt verify' tells it")
+    return ReceiptHead(int(found[1]), bytes.fromhex(found[2]))
+
+
+def digest_of_receipt(receipt: Receipt, key: bytes) -> bytes:
+    """BLAKE2b, keyed, over all but itself: whoever has no key file cannot make a chain that verifies."""
+    told = (receipt.sequence, receipt.request_id, repr(receipt.at), receipt.account, receipt.route, receipt.provider)
+    how = (receipt.model, receipt.policy_version, receipt.attempts, receipt.status)
+    hashes = (receipt.received, receipt.sent, receipt.answered, receipt.delivered, receipt.previous)
+    fields = [*told, *how, *(each.hex() for each in hashes)]
+    text = json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode()
+    return hashlib.blake2b(text, key=key, digest_size=32).digest()
+
+
+def chained(receipt: Receipt, head: ReceiptHead, key: bytes) -> Receipt:
+    """The same as the next one behind a head."""
+    placed = replace(receipt, sequence=head.sequence + 1, previous=head.digest)
+    return replace(placed, digest=digest_of_receipt(placed, key))
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptScope:
+    """Which requests get a receipt."""
+
+    is_all: bool = False
+    routes: frozenset[str] = frozenset()
+    """Names, in whichever account; `is_all` goes before."""
+
+    def __bool__(self) -> bool:
+        return self.is_all or bool(self.routes)
+
+    def __str__(self) -> str:
+        return "all" if self.is_all else ", ".join(sorted(self.routes)) or "none"
+
+
+NO_RECEIPTS = ReceiptScope()

@@ -41,6 +41,7 @@ from pointsman.gateway.policies import Policies
 from pointsman.gateway.prices import Prices
 from pointsman.gateway.probe import Prober
 from pointsman.gateway.providers import Providers
+from pointsman.gateway.receipts import Receipts
 from pointsman.gateway.rest.api import build_api
 from pointsman.gateway.rest.server import ControlServer, ListenerLimits
 from pointsman.gateway.routes import Routes
@@ -92,6 +93,7 @@ def make_control_plane(
         policies=Policies(store, clock, say),
         prices=Prices(store, clock, say),
         usage=UsageReport(store, clock),
+        receipts=Receipts(store),
         bundles=Bundles(store, store.derive(_REVISIONS), clock, say, data_url),
         explain=Explain(store, clock, runners),
         authenticator=Authenticator(store, admin_token, clock),

@@ -13,9 +13,10 @@ from typing import Any, cast
 from pointsman.core.audit import AuditDraft, AuditHead
 from pointsman.core.audited import told
 from pointsman.core.control_errors import StoreUnavailable
+from pointsman.core.receipt import Receipt
 from pointsman.core.usage_row import UsageRow
 from pointsman.gateway.actor import actor
-from pointsman.gateway.audited_writes import AUDITED, AuditedWrite, account_of, subject_of
+from pointsman.gateway.audited_writes import AUDITED, AuditedWrite, account_of, action_of, subject_of
 from pointsman.store.interface import Reader, Store, Writer
 
 _LOOKUPS = frozenset(write.lookup for write in AUDITED.values() if write.lookup)
@@ -59,6 +60,10 @@ class AuditLayer:
         head = await self._store.append_audit(drafts)
         self._noted(head)
         return head
+
+    async def append_receipts(self, drafts: Sequence[Receipt], *, again: bool) -> None:
+        """The store's."""
+        await self._store.append_receipts(drafts, again=again)
 
     async def append_usage(self, rows: Sequence[UsageRow]) -> None:
         """The store's."""
@@ -119,21 +124,19 @@ class _NotingWriter:
         self._seen.clear()
         result = await getattr(self._writer, name)(*arguments)
         if result is not False:
-            self._note(write.action, before, write.after(before, arguments, result))
+            self._note(write, before, write.after(before, arguments, result))
         return result
 
     async def _before(self, write: AuditedWrite, arguments: tuple[Any, ...]) -> Any:
         wanted = write.wanted(arguments)
         try:
-            return await self._look_up(write.lookup, *wanted)
+            return write.before(await self._look_up(write.lookup, *wanted), arguments)
         except StoreUnavailable:
             # A credential that was altered cannot be read, and its record can be deleted all the same.
             return _Unreadable(wanted[0], wanted[-1])
 
-    def _note(self, action: str, before: Any, after: Any) -> None:
+    def _note(self, write: AuditedWrite, before: Any, after: Any) -> None:
         known = after if after is not None else before
-        noun, _, verb = action.partition(".")
-        if verb == "put":
-            action = f"{noun}.{'create' if before is None else 'update'}"
-        subject = subject_of(known, noun)
+        action = action_of(write, before, after)
+        subject = subject_of(known, action.partition(".")[0])
         self.drafts.append(AuditDraft(self._clock(), account_of(known), actor(), action, subject, *told(before, after)))

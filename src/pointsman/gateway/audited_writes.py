@@ -3,11 +3,13 @@
 A method of `store.interface.Writer` that is not here cannot be called through the audited store.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pointsman.core.account import DEFAULT_ACCOUNT, Account
+from pointsman.core.policy import PolicyVersion
+from pointsman.core.price import PriceChange, PriceTable
 
 _Arguments = tuple[Any, ...]
 
@@ -17,13 +19,15 @@ class AuditedWrite:
     """How the record before and the record after come out of a method's arguments."""
 
     action: str
-    """What an entry calls it; `.put` becomes `.create` or `.update`."""
+    """What an entry calls it; `.put` becomes `.create`, `.update` or `.delete`, and `.halt` `.resume`."""
     lookup: str = ""
     """The reader's method that gives the record before; empty when there is none."""
     wanted: Callable[[_Arguments], _Arguments] = lambda arguments: arguments[:2]
     """The lookup's arguments."""
     after: Callable[[Any, _Arguments, Any], Any] = lambda before, arguments, result: arguments[0]
     """The record after, from the one before, the arguments and what the method returned; None: there is none."""
+    before: Callable[[Any, _Arguments], Any] = lambda found, arguments: found
+    """The record before, out of what the lookup gave."""
 
 
 def account_of(record: Any) -> str:
@@ -35,8 +39,20 @@ def account_of(record: Any) -> str:
 
 def subject_of(record: Any, noun: str) -> str:
     """What people call it; of what has no name, of which there is one, its noun."""
-    names = (getattr(record, field, "") for field in ("alias", "name", "id"))
+    if isinstance(record, PriceChange):
+        return f"{record.price.provider}/{record.price.model}"
+    names = (getattr(record, field, "") for field in ("alias", "name", "id", "version"))
     return next((str(name) for name in names if name), noun)
+
+
+def action_of(write: AuditedWrite, before: Any, after: Any) -> str:
+    """What an entry calls a write, once both sides are known."""
+    noun, _, verb = write.action.partition(".")
+    if verb == "put":
+        return f"{noun}.{'create' if before is None else 'delete' if after is None else 'update'}"
+    if verb == "halt" and after.halted_at is None:
+        return f"{noun}.resume"
+    return write.action
 
 
 def _creates(noun: str) -> AuditedWrite:
@@ -65,6 +81,21 @@ def _sets(noun: str, verb: str, field: str) -> AuditedWrite:
     return AuditedWrite(f"{noun}.{verb}", noun, after=after)
 
 
+def _price_before(table: PriceTable, arguments: _Arguments) -> PriceChange | None:
+    change: PriceChange = arguments[0]
+    price = table.prices.get((change.price.provider, change.price.model))
+    return None if price is None else replace(change, version=table.version, price=price, is_removed=False)
+
+
+def _policy_before(policies: Sequence[PolicyVersion], arguments: _Arguments) -> PolicyVersion | None:
+    version = arguments[0].version if isinstance(arguments[0], PolicyVersion) else arguments[1]
+    return next((policy for policy in policies if policy.version == version), None)
+
+
+def _policy_account(arguments: _Arguments) -> _Arguments:
+    return (arguments[0].account if isinstance(arguments[0], PolicyVersion) else arguments[0],)
+
+
 def _own(record: Any, identity: str) -> _Arguments:
     return record.account, getattr(record, identity)
 
@@ -80,6 +111,12 @@ AUDITED: Mapping[str, AuditedWrite] = {
     "insert_key": _creates("key"),
     "revoke_key": _sets("key", "revoke", "revoked_at"),
     "insert_account": _creates("account"),
+    "set_account_halted": AuditedWrite(
+        "account.halt",
+        "account",
+        lambda arguments: arguments[:1],
+        lambda before, arguments, result: replace(before, halted_at=arguments[1]),
+    ),
     "insert_runner": _creates("runner"),
     "replace_runner_token": _sets("runner", "rotate", "token_digest"),
     "delete_runner": _deletes("runner"),
@@ -89,5 +126,17 @@ AUDITED: Mapping[str, AuditedWrite] = {
     "insert_budget": _creates("budget"),
     "replace_budget": _replaces("budget"),
     "delete_budget": _deletes("budget"),
+    "insert_price_change": AuditedWrite(
+        "price.put",
+        "price_table",
+        lambda arguments: (arguments[0].account,),
+        lambda before, arguments, result: None if arguments[0].is_removed else arguments[0],
+        _price_before,
+    ),
+    "insert_policy": _creates("policy"),
+    "mark_policy": AuditedWrite("policy.update", "policies", _policy_account, before=_policy_before),
+    "delete_policy": AuditedWrite(
+        "policy.delete", "policies", _policy_account, lambda before, arguments, result: None, _policy_before
+    ),
 }
 """By the method's name. A method that answers False has changed nothing, and is not told of."""

@@ -17,6 +17,7 @@ from pointsman.gateway.keys import Keys
 from pointsman.gateway.policies import Policies
 from pointsman.gateway.prices import Prices
 from pointsman.gateway.providers import Providers
+from pointsman.gateway.receipts import Receipts
 from pointsman.gateway.routes import Routes
 from pointsman.gateway.runners import Runners
 from pointsman.gateway.sandbox_tokens import SandboxTokens
@@ -56,6 +57,7 @@ class ControlPlane:
     policies: Policies
     prices: Prices
     usage: UsageReport
+    receipts: Receipts
     bundles: Bundles
     explain: Explain
     authenticator: Authenticator

@@ -23,6 +23,7 @@ from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.prices_in_force import PricesInForce, following_prices
 from pointsman.gateway.provider_health import targets_of_records
+from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
 from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
 from pointsman.gateway.request_policy import following as following_policies
 from pointsman.gateway.runner_hub import RunnerHub
@@ -82,6 +83,10 @@ async def data_side(
         await stack.enter_async_context(following_prices(prices))
         usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days, prices_of=prices.of_account)
         await stack.enter_async_context(keeping(usage))
+        receipts: ReceiptStages | None = None
+        if settings.receipts:
+            receipts = ReceiptStages(settings.receipts, store, log.say)
+            await stack.enter_async_context(keeping_receipts(receipts))
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(
             targets_of_records(store),
@@ -104,7 +109,9 @@ async def data_side(
             request_policy=request_policy,
             context=ContextStage(lambda: routes.contexts, log.say).trim,
             budget_settle=stage.settle,
+            receipt=None if receipts is None else receipts.close,
             usage_record=usage.record,
+            receipt_open=None if receipts is None else receipts.open,
         )
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
         reach = DirectReach(settings.direct_allowed_cidrs)

@@ -18,6 +18,7 @@ from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
 from pointsman.core.price import PriceChange, PriceTable
 from pointsman.core.provider import Provider
+from pointsman.core.receipt import Receipt, ReceiptHead
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
@@ -90,6 +91,10 @@ class FileLayer:
     async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
         """The store's."""
         return await self._store.append_audit(drafts)
+
+    async def append_receipts(self, drafts: Sequence[Receipt], *, again: bool) -> None:
+        """The store's."""
+        await self._store.append_receipts(drafts, again=again)
 
     async def note_runner_seen(self, runner_id: str, at: float) -> None:
         """The store's."""
@@ -239,6 +244,15 @@ class _LayeredReader:
 
     async def price_changes(self, account: str, limit: int, before: int) -> Sequence[PriceChange]:
         return await self._reader.price_changes(account, limit, before)
+
+    async def receipts(self, account: str, after: int, limit: int, *, newest_first: bool) -> Sequence[Receipt]:
+        return await self._reader.receipts(account, after, limit, newest_first=newest_first)
+
+    async def receipt(self, account: str, request_id: str) -> Receipt | None:
+        return await self._reader.receipt(account, request_id)
+
+    async def receipt_head(self, account: str) -> ReceiptHead:
+        return await self._reader.receipt_head(account)
 
     async def account(self, name: str) -> Account | None:
         return await self._reader.account(name)

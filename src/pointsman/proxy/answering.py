@@ -43,6 +43,8 @@ class Answering:
             return
         if candidate.endpoint.scheme == "gguf" and status >= 400:
             body = await self._read_error(response)
+            if record.notes is not None and record.notes.hashes is not None:
+                record.notes.hashes.come(body)
             told = engine_error_body(record.protocol, status, body, record.request_id)
             self._replace(told, response, candidate, client, record)
             return
@@ -67,6 +69,8 @@ class Answering:
         own = self._begin(response, candidate, record)
         record.answered(record.status)
         record.sent = len(body)
+        if record.notes is not None and record.notes.hashes is not None:
+            record.notes.hashes.hand(body)
         secret = candidate.api_key
         head = redacted_head(response.head, own, secret, length=len(body), keep_alive=client.keep_alive)
         client.write(head + body)
@@ -79,6 +83,8 @@ class Answering:
         if response.head.is_event_stream and record.operation is not None:
             record.operation.stream_started()
         relay = Relay(client, response.head, own, minor=minor, protocol=record.protocol, limits=self.limits)
+        if record.notes is not None:
+            relay.hashes = record.notes.hashes
         client.attach(response)
         return relay
 

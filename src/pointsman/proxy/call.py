@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from pointsman.core.body_hashes import BodyHashes
 from pointsman.core.candidate import Candidate
 from pointsman.core.runner_model import RunnerModel
 from pointsman.proxy.upstream.exchange import BodySink, Flow
@@ -14,7 +15,18 @@ class Call:
     """What is asked, and of whom: a chain asks one after the other. Not a dataclass: one is made per request, on the
     hot path."""
 
-    __slots__ = ("_place", "body", "candidate", "head", "is_sent", "keeps_model", "path", "protocol", "runner_model")
+    __slots__ = (
+        "_place",
+        "body",
+        "candidate",
+        "hashes",
+        "head",
+        "is_sent",
+        "keeps_model",
+        "path",
+        "protocol",
+        "runner_model",
+    )
 
     def __init__(self, candidate: Candidate, protocol: str, head: RequestHead, path: str, body: bytes) -> None:
         self.candidate = candidate
@@ -30,6 +42,8 @@ class Call:
         """Whether somebody may have got it, in the attempt that is made now."""
         self.runner_model: RunnerModel | None = None
         """Of a candidate that is reached through a runner."""
+        self.hashes: BodyHashes | None = None
+        """Whoever sends a body says so here, if anybody asks."""
         self._place: Place | None = None
 
     def place_of_model(self, key_limit: int) -> Place:

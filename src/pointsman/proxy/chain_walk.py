@@ -15,7 +15,8 @@ from pointsman.core.errors import UpstreamError
 from pointsman.core.model_errors import NoProviderAvailable
 from pointsman.core.quota import Counters, QuotaKey
 from pointsman.events.operations_record import Operation
-from pointsman.events.record import Record, reason_of_status
+from pointsman.events.reasons import reason_of_status
+from pointsman.events.record import Record
 from pointsman.proxy.answering import Answering
 from pointsman.proxy.call import Backend, Call, Response
 from pointsman.proxy.client_connection import ClientConnection
@@ -110,6 +111,8 @@ class ChainWalk:
             self._model = model_to_forward(request.body, self._chain)
         # One for all attempts, and checked at once: what is malformed goes to nobody and takes no place of a quota.
         call = Call(self._chain.all_members[0].candidate, self._record.protocol, request.head, path, request.body)
+        if self._record.notes is not None:
+            call.hashes = self._record.notes.hashes
         call.place_of_model(self._chains.answering.limits.json_keys)
         plan = self._chains.planned(self._chain, self._record.protocol)
         self._skipped += plan.skipped
@@ -223,6 +226,8 @@ class ChainWalk:
         if self._operation is not None:
             self._operation.attempting(member, call.candidate.model)
         call.is_sent = False
+        if call.hashes is not None:
+            call.hashes.sent = b""  # of the attempt before
         try:
             response = await self._chains.backends[scheme].open(call)
         except asyncio.CancelledError:

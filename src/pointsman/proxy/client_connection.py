@@ -91,7 +91,7 @@ class ClientConnection(asyncio.Protocol):
         self.draining = False
         """Set when the server shuts down: this request is the last."""
         self.left_because = "client_gone"
-        """Why a request was cancelled, in one word of `events.record.REASONS`."""
+        """Why a request was cancelled, in one word of `events.reasons.REASONS`."""
 
     # Transport events
 

@@ -18,7 +18,8 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations import Subject
 from pointsman.events.operations_record import Operation, OperationJournal
 from pointsman.events.printable import told_authority
-from pointsman.events.record import Record, Refusal, failed_handshake, peer_of, reason_of, refusal_kind
+from pointsman.events.reasons import reason_of
+from pointsman.events.record import Record, Refusal, failed_handshake, peer_of, refusal_kind
 from pointsman.proxy.answering import Answering
 from pointsman.proxy.call import Backend, Call
 from pointsman.proxy.chain_walk import Chains, ChainWalk
@@ -165,6 +166,8 @@ class Dispatcher:
         record.candidate = candidate
         record.attempts = 1
         call = Call(candidate, admitted.protocol, request.head, path, request.body)
+        if record.notes is not None:
+            call.hashes = record.notes.hashes
         if type(target) is RunnerModel:
             call.runner_model = target
         try:
@@ -218,13 +221,14 @@ class Dispatcher:
             client.cut(visibly=True)
             return
         record.status = error.status
-        client.write(
-            self._reception.error_answer(
-                error,
-                record.request_id,
-                record.attempts,
-                protocol=record.protocol,
-                keep_alive=client.keep_alive,
-                route=record.route,
-            )
+        answer = self._reception.error_answer(
+            error,
+            record.request_id,
+            record.attempts,
+            protocol=record.protocol,
+            keep_alive=client.keep_alive,
+            route=record.route,
         )
+        if record.notes is not None and record.notes.hashes is not None:
+            record.notes.hashes.hand(answer.partition(b"\r\n\r\n")[2])
+        client.write(answer)

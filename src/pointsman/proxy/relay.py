@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from pointsman.core.body_hashes import BodyHashes
 from pointsman.core.limits import Limits
 from pointsman.proxy.meter import Meter
 from pointsman.wire.response import LAST_CHUNK, ResponseHead, error_event, has_body, relayed_head
@@ -23,7 +24,7 @@ class Relay:
     The head goes out with the first bytes of the body, or by `start` when the body keeps the client waiting.
     """
 
-    __slots__ = ("_chunked", "_client", "_head", "_meter", "_protocol", "_silent", "_tail", "ended", "sent")
+    __slots__ = ("_chunked", "_client", "_head", "_meter", "_protocol", "_silent", "_tail", "ended", "hashes", "sent")
 
     def __init__(
         self, client: ClientWriter, head: ResponseHead, own: bytes, *, minor: int, protocol: str, limits: Limits
@@ -37,6 +38,8 @@ class Relay:
         self._protocol = protocol
         self._tail = EventTail(limits.event_tail_bytes) if head.is_event_stream else None
         self._meter = Meter()
+        self.hashes: BodyHashes | None = None
+        """Gets what comes and what the client is handed, if anybody asks."""
         self.sent = 0
         """Bytes of the body handed to the client."""
         self.ended = False
@@ -56,6 +59,9 @@ class Relay:
     def body(self, data: bytes, *, last: bool) -> None:
         """Write what one upstream read delivered."""
         self.ended = last
+        hashes = self.hashes
+        if hashes is not None:
+            hashes.come(data)
         if data:
             self._meter.watch(data)
         if self._tail is not None:
@@ -64,6 +70,8 @@ class Relay:
                 data += self._tail.finish()
         if self._silent:
             data = b""
+        if hashes is not None:
+            hashes.hand(data)
         self.sent += len(data)
         head, self._head = self._head, b""
         if self._chunked and not self._silent:
@@ -84,6 +92,8 @@ class Relay:
             self._client.cut(visibly=not self._chunked)
             return
         event = error_event(self._protocol, reason)
+        if self.hashes is not None:
+            self.hashes.hand(event)
         self._client.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event) if self._chunked else event)
 
 

@@ -168,7 +168,7 @@ class Router:
         return self._server.open_connections
 
     def stop_requests_of(self, account: str, because: str) -> None:
-        """End what is being served for an account, in one word of `events.record.REASONS`."""
+        """End what is being served for an account, in one word of `events.reasons.REASONS`."""
         self._server.stop_requests_of(account, because)
 
     def enforce_deadlines(self) -> None:

@@ -1,8 +1,8 @@
 """What a gateway does around each request of its data listener, in the order of DESIGN section 5.
 
-authorize, budget_reserve, request_policy, context, then the attempts, then response_policy, budget_settle, receipt,
-usage_record. Owns the order and that each is asked once; what a stage does is whoever's composes the gateway. The door
-has none.
+receipt_open, authorize, budget_reserve, request_policy, context, then the attempts, then response_policy,
+budget_settle, receipt, usage_record. Owns the order and that each is asked once; what a stage does is whoever's
+composes the gateway. The door has none.
 """
 
 from collections.abc import Awaitable, Callable
@@ -64,11 +64,13 @@ class Stages:
     budget_settle: After | None = None
     receipt: After | None = None
     usage_record: After | None = None
+    receipt_open: Before | None = None
+    """Before all others: what they refuse has a receipt too."""
 
     @property
     def before(self) -> tuple[Before, ...]:
         """What stands before the attempts, in order."""
-        stages = (self.authorize, self.budget_reserve, self.request_policy, self.context)
+        stages = (self.receipt_open, self.authorize, self.budget_reserve, self.request_policy, self.context)
         return tuple(stage for stage in stages if stage is not None)
 
     @property

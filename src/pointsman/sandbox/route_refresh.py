@@ -36,7 +36,7 @@ class FetchFailed(Exception):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
-        """A word of `events.record.REASONS`."""
+        """A word of `events.reasons.REASONS`."""
         self.detail = detail
 
 

@@ -12,6 +12,7 @@ from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
 from pointsman.core.price import PriceChange, PriceTable
 from pointsman.core.provider import Provider
+from pointsman.core.receipt import Receipt, ReceiptHead
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
@@ -116,6 +117,15 @@ class Reader(Protocol):
 
     async def price_changes(self, account: str, limit: int, before: int) -> Sequence[PriceChange]:
         """Those that made versions below `before`, the latest first."""
+
+    async def receipts(self, account: str, after: int, limit: int, *, newest_first: bool) -> Sequence[Receipt]:
+        """Those with a greater number than `after`, or newest first with a smaller one (0: all)."""
+
+    async def receipt(self, account: str, request_id: str) -> Receipt | None:
+        """That of one request."""
+
+    async def receipt_head(self, account: str) -> ReceiptHead:
+        """What is noted of the newest one; NO_RECEIPT for none."""
 
     async def account(self, name: str) -> Account | None:
         """One account."""
@@ -235,6 +245,12 @@ class Store(Protocol):
 
     async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
         """Add entries of what changed no record, all or none. The generation stays."""
+
+    async def append_receipts(self, drafts: Sequence[Receipt], *, again: bool) -> None:
+        """Add receipts behind those of their accounts, all or none; the generation stays.
+
+        `again`: an attempt before failed, and may have been made all the same; what is there is left out.
+        """
 
     async def note_runner_seen(self, runner_id: str, at: float) -> None:
         """When a runner was connected last. The generation stays, and a runner that is gone is no error."""

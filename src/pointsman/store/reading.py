@@ -22,6 +22,7 @@ from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyState, PolicyVersion, Rule
 from pointsman.core.price import NO_PRICES, Price, PriceChange, PriceTable, tables_of
 from pointsman.core.provider import Provider
+from pointsman.core.receipt import Receipt, ReceiptHead
 from pointsman.core.route import Route, RouteCandidate
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
@@ -31,6 +32,7 @@ from pointsman.core.usage_sum import MOST_SUMS, Period, RowPlace, UsageBy, Usage
 from pointsman.store.audit_rows import HEAD, entry_of, head_of, selected
 from pointsman.store.credentials import CredentialCipher, WrongKey
 from pointsman.store.problems import FAILURES, problem_of
+from pointsman.store.receipt_rows import noted_head, page_of_receipts, receipt_of_request
 from pointsman.store.tables import (
     accounts,
     ai_models,
@@ -73,9 +75,9 @@ class SqlReader:
         self.failure: ControlError | None = None
         """Of the first statement that failed: after it the transaction is not whole."""
 
-    async def _execute(self, statement: Executable) -> CursorResult[*tuple[Any, ...]]:
+    async def _execute(self, statement: Executable, many: Any = None) -> CursorResult[*tuple[Any, ...]]:
         try:
-            return await self._connection.execute(statement)
+            return await self._connection.execute(statement, many)
         except FAILURES as error:
             problem = problem_of(error)
         self.failure = self.failure or problem
@@ -268,6 +270,15 @@ class SqlReader:
         older = (price_changes.c.account == account) & (price_changes.c.version < before)
         newest = select(price_changes).where(older).order_by(price_changes.c.version.desc()).limit(limit)
         return [_price_change(row) for row in (await self._execute(newest)).all()]
+
+    async def receipts(self, account: str, after: int, limit: int, *, newest_first: bool) -> Sequence[Receipt]:
+        return await page_of_receipts(self._execute, account, after, limit, newest_first=newest_first)
+
+    async def receipt(self, account: str, request_id: str) -> Receipt | None:
+        return await receipt_of_request(self._execute, account, request_id)
+
+    async def receipt_head(self, account: str) -> ReceiptHead:
+        return await noted_head(self._execute, account)
 
     async def account(self, name: str) -> Account | None:
         row = (await self._execute(select(accounts).where(accounts.c.name == name))).first()

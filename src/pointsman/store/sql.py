@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from pointsman.core.audit import AuditDraft, AuditHead
 from pointsman.core.control_errors import StoreUnavailable
+from pointsman.core.receipt import RECEIPTS_PURPOSE, Receipt
 from pointsman.core.usage_row import UsageRow
 from pointsman.store.credentials import CredentialCipher, WrongKey
 from pointsman.store.engines import Engines, current_generation, make_engines
@@ -107,6 +108,12 @@ class SqlStore:
         """Add entries of what changed no record."""
         async with self._beside_records() as writer:
             return await writer.append_audit(drafts)
+
+    async def append_receipts(self, drafts: Sequence[Receipt], *, again: bool) -> None:
+        """Add receipts to the chains of their accounts, all or none."""
+        key = self._cipher.derive(RECEIPTS_PURPOSE)
+        async with self._beside_records() as writer:
+            await writer.append_receipts(drafts, key, again=again)
 
     async def note_runner_seen(self, runner_id: str, at: float) -> None:
         """When a runner was connected last."""

@@ -223,6 +223,37 @@ policies = Table(
     CheckConstraint("state IN ('enforced', 'dry_run', 'kept')", name="state"),
 )
 """`rules` is a JSON list."""
+receipts = Table(
+    "receipts",
+    metadata,
+    Column("account", NAME, primary_key=True),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("request_id", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("route", NAME, nullable=False),
+    Column("provider", NAME, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("policy_version", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("received", LargeBinary, nullable=False),
+    Column("sent", LargeBinary, nullable=False),
+    Column("answered", LargeBinary, nullable=False),
+    Column("delivered", LargeBinary, nullable=False),
+    Column("previous", LargeBinary, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Index(None, "account", "request_id"),
+)
+"""Rows refer to nothing, and none is ever changed."""
+
+receipt_heads = Table(
+    "receipt_heads",
+    metadata,
+    Column("account", NAME, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+)
+"""The newest receipt of each account. Whoever adds one changes this first, and so waits for whoever does before."""
 
 usage = Table(
     "usage",

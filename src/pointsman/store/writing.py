@@ -19,6 +19,7 @@ from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
 from pointsman.core.price import PriceChange
 from pointsman.core.provider import Provider
+from pointsman.core.receipt import Receipt
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
@@ -27,6 +28,7 @@ from pointsman.store.audit_rows import LOCKED_HEAD, broken_head, head_of, head_s
 from pointsman.store.credentials import CredentialCipher
 from pointsman.store.problems import FAILURES, problem_of
 from pointsman.store.reading import SqlReader
+from pointsman.store.receipt_rows import append_receipts
 from pointsman.store.tables import (
     accounts,
     ai_models,
@@ -300,6 +302,10 @@ class SqlWriter(SqlReader):
     async def delete_policy(self, account: str, version: int) -> bool:
         mine = (policies.c.account == account) & (policies.c.version == version)
         return await self._changes(delete(policies).where(mine))
+
+    async def append_receipts(self, drafts: Sequence[Receipt], key: bytes, *, again: bool) -> None:
+        """Add receipts to their chains; called without a turn."""
+        await append_receipts(self._execute, drafts, key, again=again)
 
     async def _check_account(self, name: str) -> None:
         if not await self._exists(accounts, accounts.c.name == name):

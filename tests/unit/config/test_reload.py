@@ -66,6 +66,7 @@ def test_another_directory_of_keys_takes_effect_at_once_since_providers_name_fil
         ("public_data_url", "public_data_url: https://g.example/v1"),
         ("operation_log.keep_days", "operation_log: {keep_days: 7}"),
         ("usage_keep_days", "usage_keep_days: 7"),
+        ("receipts", "receipts: all"),
     ],
 )
 def test_what_needs_a_restart_is_named_and_stays_as_it_was(key: str, text: str, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ GOOD = {
     "operation_log.dir": "/operations",
     "operation_log.keep_days": "'7'",
     "usage_keep_days": "'8'",
+    "receipts": "fast",
 }
 MEANT = {**GOOD, "listen.grpc": "[::1]:3", "database_url": "postgresql://***", "nats_url": "nats://…@h:1"}
 MEANT |= {"operation_log.keep_days": "7", "usage_keep_days": "8"}
@@ -129,6 +130,7 @@ def test_the_names_of_variables_and_options_are_these() -> None:
         ("POINTSMAN_OPERATION_LOG__DIR", "--operation-log-dir"),
         ("POINTSMAN_OPERATION_LOG__KEEP_DAYS", "--operation-log-keep-days"),
         ("POINTSMAN_USAGE_KEEP_DAYS", "--usage-keep-days"),
+        ("POINTSMAN_RECEIPTS", "--receipts"),
         ("POINTSMAN_TLS__CERT", "--tls-cert"),
         ("POINTSMAN_TLS__KEY", "--tls-key"),
         ("POINTSMAN_TLS__CLIENT_CA", "--client-ca"),
@@ -162,6 +164,9 @@ def test_relative_paths_start_at_the_files_directory_and_those_of_variables_wher
 def test_a_value_that_is_no_text_is_refused(key: str, text: str, kind: str, tmp_path: Path) -> None:
     if BY_PATH[key].is_number and kind == "a number":
         assert load(tmp_path, yaml_of(key, text)).shown()[key] == text
+        return
+    if key == "receipts" and kind == "a list":
+        assert load(tmp_path, yaml_of(key, text)).shown()[key] == "a"
         return
     (line,) = told(tmp_path, yaml_of(key, text))
     if BY_PATH[key].is_list and kind == "a list":

@@ -9,7 +9,8 @@ from scripts.event_examples import examples
 from pointsman.core.event_kinds import EVENT_KINDS, INFER_COMPLETED, EventKind
 from pointsman.events.human_line import human_line
 from pointsman.events.ocsf import ocsf_line
-from pointsman.events.record import REASONS, Occurrence, Record
+from pointsman.events.reasons import REASONS
+from pointsman.events.record import Occurrence, Record
 from tests.support.ocsf import faults
 
 EXAMPLES = list(examples())

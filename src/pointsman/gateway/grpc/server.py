@@ -16,6 +16,7 @@ from pointsman.gateway.grpc.gate import Gate
 from pointsman.gateway.grpc.inference import InferenceServicer
 from pointsman.gateway.grpc.openshell import OpenShellServicer
 from pointsman.gateway.grpc.policies import PoliciesServicer
+from pointsman.gateway.grpc.receipts import ReceiptsServicer
 from pointsman.gateway.grpc.usage import PricesServicer, UsageServicer
 from pointsman.gateway.listeners import GRPC_OPTIONS, bind_grpc
 from pointsman.rpc.gen import (
@@ -25,6 +26,7 @@ from pointsman.rpc.gen import (
     inference_pb2_grpc,
     openshell_pb2_grpc,
     policies_pb2_grpc,
+    receipts_pb2_grpc,
     usage_pb2_grpc,
 )
 
@@ -77,6 +79,7 @@ class GrpcServer:
         policies_pb2_grpc.add_PoliciesServicer_to_server(PoliciesServicer(control), self._server)
         usage_pb2_grpc.add_PricesServicer_to_server(PricesServicer(control.prices), self._server)
         usage_pb2_grpc.add_UsageServicer_to_server(UsageServicer(control.usage), self._server)
+        receipts_pb2_grpc.add_ReceiptsServicer_to_server(ReceiptsServicer(control.receipts), self._server)
 
     async def start(self, address: Address, tls: Tls | None) -> int:
         """Listen; the port that it got. Raises CannotStart."""

@@ -22,6 +22,7 @@ from pointsman.gateway.rest.endpoints import BASE
 from pointsman.gateway.rest.explained import ExplainEndpoint, ExplainRoute
 from pointsman.gateway.rest.policies import add_policies
 from pointsman.gateway.rest.prices import add_prices
+from pointsman.gateway.rest.receipts import add_receipts
 from pointsman.gateway.rest.refusals import NoSuchMethod, NoSuchPath, error_response
 from pointsman.gateway.rest.runners import add_runners
 from pointsman.gateway.rest.strict_request import BodyLimits
@@ -92,6 +93,7 @@ def _add_operations(api: FastAPI, control: ControlPlane, gateway: endpoints.Gate
     add_policies(api, control)
     add_prices(api, control)
     add_usage(api, control)
+    add_receipts(api, control)
     explaining = ExplainEndpoint(control).explain
     _add(api, "POST", f"{BASE}/explain", explaining, operation_id="explain", route_class_override=ExplainRoute)
 

@@ -9,8 +9,8 @@ from pointsman.core.account import ACCOUNT_FIELD
 from pointsman.gateway.rest.admission import KeyRoute, PublicRoute
 from pointsman.gateway.rest.answers import ErrorAnswer, ErrorDetail
 
-_DESCRIPTION = """Providers, routes, sandbox tokens, keys, budgets, prices, usage, runners, models and
-accounts of one gateway.
+_DESCRIPTION = """Providers, routes, sandbox tokens, keys, budgets, prices, policies, usage, receipts, the audit
+record, runners, models and accounts of one gateway.
 
 Every path but `/health` takes the admin's token: `Authorization: Bearer TOKEN`. Those of runners and models take a key
 of the data listener, too: of its own account, with the permission that the path names, and where the key names routes

@@ -64,6 +64,8 @@ def encode_call(call: Call, template: RequestTemplate, limits: Limits) -> list[b
         place = call.place_of_model(limits.json_keys)
         # A name that is kept may be spelled with escapes.
         pieces = (call.body,) if call.keeps_model else with_model(call.body, place, template.model)
+    if call.hashes is not None:
+        call.hashes.send(pieces)
     return template.encode(method, call.path, call.head.values, pieces)
 
 

@@ -88,6 +88,8 @@ class RunnerBackend:
             raise NoCompatibleRoute("a runner's model speaks chat completions alone")
         body, streams = body_for_runner(call.body, model.candidate.model, self._json_keys, self.limits.request_bytes)
         answer = RunnerAnswer(self, model, streams=streams)
+        if call.hashes is not None:
+            call.hashes.send((body,))
         call.is_sent = True
         try:
             await answer.begin(body)

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic.operations import Operations
 
 revision = "0009"
-down_revision = "0007"
+down_revision = "0008"
 
 
 def upgrade(op: Operations) -> None:
