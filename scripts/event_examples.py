@@ -16,6 +16,7 @@ from pointsman.core.event_kinds import (
     ROUTES_UPDATED,
     EventKind,
 )
+from pointsman.events.reasons import reason_of
 from pointsman.events.record import (
     Loss,
     Occurrence,
@@ -23,7 +24,6 @@ from pointsman.events.record import (
     Refusal,
     RoutesState,
     failed_handshake,
-    reason_of,
     refusal_kind,
     routes_states,
 )

@@ -121,6 +121,10 @@ async def test_every_audited_write_leaves_an_entry(sqlite: Database) -> None:
         found = await entries(store)
     assert done == set(AUDITED)
     assert [brief(entry) for entry in found] == EVERY_WRITE
+    check_what_is_told(found)
+
+
+def check_what_is_told(found: list[AuditEntry]) -> None:
     assert {(entry.at, entry.actor) for entry in found} == {(12.5, "gateway")}
     told = {brief(entry)[0]: (entry.before, entry.after) for entry in found}
     assert told["route.update"] == ('{"model":"gpt-x","version":1}', '{"model":"gpt-y","version":2}')

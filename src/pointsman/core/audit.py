@@ -21,7 +21,8 @@ class AuditEntry:
     """Seconds since the epoch."""
     account: str
     actor: str
-    """`admin`, `key:NAME`, `sandbox:NAME`, `runner:NAME`, `file`, or `gateway` for what it does by itself."""
+    """`admin`, `key:NAME`, `sandbox:NAME`, `runner:NAME`, `file`, `anyone` where no key is asked for, or `gateway` for
+    what it does by itself."""
     action: str
     """`provider.update`, `key.revoke`, `policy.block` …"""
     subject: str

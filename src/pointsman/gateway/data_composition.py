@@ -14,26 +14,18 @@ from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.reach import DirectReach
 from pointsman.data_plane import local_engines
 from pointsman.events.operation_log import OperationLog
-from pointsman.gateway.budget_stages import BudgetStages, teller
-from pointsman.gateway.budgets_in_force import BudgetsInForce, following_budgets
 from pointsman.gateway.cannot_start import CannotStart
-from pointsman.gateway.context_stage import ContextStage
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.model_routes import ModelRoutes, following
-from pointsman.gateway.prices_in_force import PricesInForce, following_prices
 from pointsman.gateway.provider_health import targets_of_records
-from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
-from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
-from pointsman.gateway.request_policy import following as following_policies
 from pointsman.gateway.runner_hub import RunnerHub
 from pointsman.gateway.runners import Runners
+from pointsman.gateway.stage_composition import open_stages
 from pointsman.gateway.stats import rows_of_records
-from pointsman.gateway.usage import UsageRows, keeping
 from pointsman.gateway.watching import Sources, Watching, watching
 from pointsman.proxy.background import running
 from pointsman.proxy.model_reception import Models
-from pointsman.proxy.stages import Stages
 from pointsman.routing.hops import mark_of
 from pointsman.store.budget_ledger import SqlBudgetLedger
 from pointsman.store.interface import Store
@@ -78,15 +70,7 @@ async def data_side(
         models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
         engines = await stack.enter_async_context(local_engines())
         ledger = await _open_ledger(settings, stack, log.say)
-        # Before the listener, so that requests that end with it still get their rows.
-        prices = PricesInForce(store)
-        await stack.enter_async_context(following_prices(prices))
-        usage = UsageRows(store, log.say, time.time, keep_days=settings.usage_keep_days, prices_of=prices.of_account)
-        await stack.enter_async_context(keeping(usage))
-        receipts: ReceiptStages | None = None
-        if settings.receipts:
-            receipts = ReceiptStages(settings.receipts, store, log.say)
-            await stack.enter_async_context(keeping_receipts(receipts))
+        around = await open_stages(settings, store, ledger, lambda: routes.contexts, log.say, stack)
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(
             targets_of_records(store),
@@ -102,54 +86,18 @@ async def data_side(
         watched = stack.enter_context(
             watching(kept.dir, log.say, sources, keep_days=kept.keep_days, metrics_are_open=are_open)
         )
-        budgets, stage = await _budgets(store, ledger, stack, log.say, prices)
-        policies, request_policy = await _policies(store, stack)
-        stages = Stages(
-            budget_reserve=stage.reserve,
-            request_policy=request_policy,
-            context=ContextStage(lambda: routes.contexts, log.say).trim,
-            budget_settle=stage.settle,
-            receipt=None if receipts is None else receipts.close,
-            usage_record=usage.record,
-            receipt_open=None if receipts is None else receipts.open,
-        )
         paths = WatchedPaths(watched, lambda: in_force().records.stats_on_data)
         reach = DirectReach(settings.direct_allowed_cidrs)
-        served = Served(models, ledger, engines, stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)
+        served = Served(models, ledger, engines, around.stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
 
         async def refresh() -> None:
             await routes.refresh()
-            await policies.refresh()
+            await around.policies.refresh()
 
         routes.on_halted = listener.halt
-        yield DataSide(listener, watched, refresh, budgets)
-
-
-async def _budgets(
-    store: Store,
-    quotas: SqlQuotaLedger,
-    stack: contextlib.AsyncExitStack,
-    say: Callable[[str], None],
-    prices: PricesInForce,
-) -> tuple[SqlBudgetLedger, BudgetStages]:
-    """Counted where quotas are. Raises ControlError."""
-    budgets = BudgetsInForce(store)
-    await stack.enter_async_context(following_budgets(budgets))
-    ledger = SqlBudgetLedger(quotas.database, say, teller(budgets.with_id, say))
-    stack.push_async_callback(ledger.close)
-    await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))
-    return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time, prices.of_account)
-
-
-async def _policies(store: Store, stack: contextlib.AsyncExitStack) -> tuple[PoliciesInForce, RequestPolicy]:
-    """Raises ControlError."""
-    policies = PoliciesInForce(store)
-    await stack.enter_async_context(following_policies(policies))
-    stage = RequestPolicy(policies)
-    stack.callback(stage.close)
-    return policies, stage
+        yield DataSide(listener, watched, refresh, around.budgets)
 
 
 def _asks_for_keys(settings: Settings) -> bool:

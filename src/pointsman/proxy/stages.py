@@ -1,7 +1,7 @@
 """What a gateway does around each request of its data listener, in the order of DESIGN section 5.
 
 receipt_open, authorize, budget_reserve, request_policy, context, then the attempts, then response_policy,
-budget_settle, receipt, usage_record. Owns the order and that each is asked once; what a stage does is whoever's
+budget_settle, audit, receipt, usage_record. Owns the order and that each is asked once; what a stage does is whoever's
 composes the gateway. The door has none.
 """
 
@@ -62,6 +62,7 @@ class Stages:
     context: Before | None = None
     response_policy: OnAnswer | None = None
     budget_settle: After | None = None
+    audit: After | None = None
     receipt: After | None = None
     usage_record: After | None = None
     receipt_open: Before | None = None
@@ -76,7 +77,7 @@ class Stages:
     @property
     def after(self) -> tuple[After, ...]:
         """What stands behind them, in order."""
-        stages = (self.budget_settle, self.receipt, self.usage_record)
+        stages = (self.budget_settle, self.audit, self.receipt, self.usage_record)
         return tuple(stage for stage in stages if stage is not None)
 
 

@@ -1,0 +1,93 @@
+"""Composes the stages around each request of the data listener, and what keeps them at what the store says.
+
+Owns which stages there are and in which order what stands behind them ends. Their order around a request is
+`proxy.stages`', what each does its own module's.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pointsman.config.settings import Settings
+from pointsman.core.context_options import ContextOptions
+from pointsman.gateway.audit_stage import AuditStage
+from pointsman.gateway.budget_stages import BudgetStages, teller
+from pointsman.gateway.budgets_in_force import BudgetsInForce, following_budgets
+from pointsman.gateway.context_stage import ContextStage
+from pointsman.gateway.decisions import Decisions, noting
+from pointsman.gateway.prices_in_force import PricesInForce, following_prices
+from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
+from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
+from pointsman.gateway.request_policy import following as following_policies
+from pointsman.gateway.usage import UsageRows, keeping
+from pointsman.proxy.background import running
+from pointsman.proxy.stages import Stages
+from pointsman.store.budget_ledger import SqlBudgetLedger
+from pointsman.store.interface import Store
+from pointsman.store.quota_ledger import SqlQuotaLedger
+
+
+@dataclass(frozen=True, slots=True)
+class StageSide:
+    """The stages, and what the rest of the gateway needs of what is behind them."""
+
+    stages: Stages
+    budgets: SqlBudgetLedger
+    policies: PoliciesInForce
+
+
+async def open_stages(
+    settings: Settings,
+    store: Store,
+    quotas: SqlQuotaLedger,
+    contexts: Callable[[], Mapping[tuple[str, str], ContextOptions]],
+    say: Callable[[str], None],
+    stack: contextlib.AsyncExitStack,
+) -> StageSide:
+    """To be opened before the listener, so that requests that end with it still get their rows.
+
+    Raises ControlError.
+    """
+    prices = PricesInForce(store)
+    await stack.enter_async_context(following_prices(prices))
+    usage = UsageRows(store, say, time.time, keep_days=settings.usage_keep_days, prices_of=prices.of_account)
+    await stack.enter_async_context(keeping(usage))
+    receipts: ReceiptStages | None = None
+    if settings.receipts:
+        receipts = ReceiptStages(settings.receipts, store, say)
+        await stack.enter_async_context(keeping_receipts(receipts))
+    decisions = Decisions(store, say, time.time)
+    await stack.enter_async_context(noting(decisions))
+    policies = PoliciesInForce(store)
+    await stack.enter_async_context(following_policies(policies))
+    request_policy = RequestPolicy(policies)
+    stack.callback(request_policy.close)
+    ledger, budgets = await _budgets(store, quotas, stack, say, prices)
+    stages = Stages(
+        receipt_open=None if receipts is None else receipts.open,
+        budget_reserve=budgets.reserve,
+        request_policy=request_policy,
+        context=ContextStage(contexts, say).trim,
+        budget_settle=budgets.settle,
+        audit=AuditStage(decisions).note,
+        receipt=None if receipts is None else receipts.close,
+        usage_record=usage.record,
+    )
+    return StageSide(stages, ledger, policies)
+
+
+async def _budgets(
+    store: Store,
+    quotas: SqlQuotaLedger,
+    stack: contextlib.AsyncExitStack,
+    say: Callable[[str], None],
+    prices: PricesInForce,
+) -> tuple[SqlBudgetLedger, BudgetStages]:
+    """Counted where quotas are. Raises ControlError."""
+    budgets = BudgetsInForce(store)
+    await stack.enter_async_context(following_budgets(budgets))
+    ledger = SqlBudgetLedger(quotas.database, say, teller(budgets.with_id, say))
+    stack.push_async_callback(ledger.close)
+    await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))
+    return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time, prices.of_account)
