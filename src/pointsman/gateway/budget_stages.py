@@ -28,14 +28,12 @@ from pointsman.routing.budgets import (
     amounts_of,
     applying,
     charges_of,
-    dearest,
+    may_come_to,
     needs_tokens,
     shown,
     told_refusal,
 )
-from pointsman.routing.tokens_used import is_counting, may_use
 from pointsman.store.budget_ledger import Counted
-from pointsman.wire.output_bound import read_output_bound
 
 _MOST_KNOWN = 10_000
 """Pairs of a caller and a route whose budgets are known; beyond, they are found anew."""
@@ -89,15 +87,15 @@ class BudgetStages:
             return
         now, use = self._now(), Use(1)
         if counts_tokens:
-            tokens = may_use(len(passage.body), read_output_bound(passage.body), record.protocol, record.path)
-            use = Use(1, tokens, self._money(passage, tokens))
+            prices = self._prices_of(record.caller.account)
+            use = may_come_to(passage.target, passage.body, record.protocol, record.path, prices)
         charges = charges_of(applied, use, lambda kind, zone: self._calendar.at(kind, zone, now))
         try:
             hold = await self._ledger.reserve(record.caller.account, charges, now)
         except LedgerUnavailable as error:
             raise BudgetUncounted(str(error)) from None
         if isinstance(hold, BudgetRefusal):
-            raise _exhausted(hold, applied, use, now)
+            raise exhausted(hold, applied, use, now)
         passage.notes.hold = Held(hold, applied, counts_tokens=counts_tokens)
 
     def _applying(self, in_force: Mapping[str, Sequence[Budget]], caller: Caller, route: str) -> _Known:
@@ -108,11 +106,6 @@ class BudgetStages:
             applied = applying(in_force[caller.account], caller, route)
             known = self._known[caller, route] = applied, needs_tokens(applied)
         return known
-
-    def _money(self, passage: Passage, tokens: Tokens) -> int:
-        if is_counting(passage.record.path):
-            return 0
-        return dearest(passage.target, tokens, self._prices_of(passage.record.caller.account))
 
     def settle(self, record: Record) -> None:
         """The stage `budget_settle`."""
@@ -144,7 +137,8 @@ class BudgetStages:
         return self._prices_of(record.caller.account).cost(candidate.provider, candidate.model, tokens) or 0
 
 
-def _exhausted(refusal: BudgetRefusal, applied: Sequence[Applying], use: Use, now: float) -> BudgetExhausted:
+def exhausted(refusal: BudgetRefusal, applied: Sequence[Applying], use: Use, now: float) -> BudgetExhausted:
+    """What a request is refused with."""
     budget = next(each.budget for each in applied if each.budget.id == refusal.budget)
     asked = use.of(budget.unit)
     told = told_refusal(budget, asked, refusal.retry_at, _written(refusal.retry_at))

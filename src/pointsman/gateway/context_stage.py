@@ -25,21 +25,27 @@ class ContextStage:
 
     async def trim(self, passage: Passage) -> None:
         """The stage."""
-        in_force = self._in_force()
-        if not in_force:
-            return
         record = passage.record
-        options = in_force.get((record.caller.account, record.route))
-        if options is None or record.protocol not in OPTIMISED:
+        options = self.options(record.caller.account, record.route, record.protocol)
+        if options is None:
             return
-        try:
-            found = optimise(passage.body, record.protocol, options)
-        except Exception as error:
-            self._say(f"context of route {record.route}: a request was sent as it was: {fault_place(error)}")
-            found = Optimised(passage.body, unchanged="internal_error")
+        found = self.optimised(passage.body, record.route, record.protocol, options)
         passage.body = found.body
         passage.notes.saved_tokens = found.saved_tokens
         passage.notes.own_lines += told(found)
+
+    def options(self, account: str, route: str, protocol: str) -> ContextOptions | None:
+        """What is taken out of a route's requests in a dialect; None for nothing."""
+        in_force = self._in_force()
+        return in_force.get((account, route)) if in_force and protocol in OPTIMISED else None
+
+    def optimised(self, body: bytes, route: str, protocol: str, options: ContextOptions) -> Optimised:
+        """What is sent on. Never raises."""
+        try:
+            return optimise(body, protocol, options)
+        except Exception as error:
+            self._say(f"context of route {route}: a request was sent as it was: {fault_place(error)}")
+            return Optimised(body, unchanged="internal_error")
 
 
 def told(found: Optimised) -> bytes:

@@ -17,6 +17,7 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
+from pointsman.gateway.explained_stages import ExplainedStages
 from pointsman.gateway.model_routes import ModelRoutes, following
 from pointsman.gateway.provider_health import targets_of_records
 from pointsman.gateway.runner_hub import RunnerHub
@@ -47,6 +48,7 @@ class DataSide:
     refresh: Callable[[], Awaitable[None]]
     """Take over changed records at once, not at the next look. Raises ControlError."""
     budgets: SqlBudgetLedger
+    explained: ExplainedStages
 
 
 @contextlib.asynccontextmanager
@@ -97,7 +99,7 @@ async def data_side(
             await around.policies.refresh()
 
         routes.on_halted = listener.halt
-        yield DataSide(listener, watched, refresh, around.budgets)
+        yield DataSide(listener, watched, refresh, around.budgets, around.explained)
 
 
 def _asks_for_keys(settings: Settings) -> bool:

@@ -28,6 +28,7 @@ from pointsman.routing.policy import (
     compile_policy,
     evaluate,
 )
+from pointsman.routing.tokens_used import is_counting
 from pointsman.store.interface import Store
 
 _LOOK_SECONDS = 0.25
@@ -39,7 +40,6 @@ _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""
 _MOST_COMPILED = 4096
 """Callers times routes times dialects that are remembered of one policy."""
-_COUNTING = "/count_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +128,21 @@ class RequestPolicy:
         in_force = self._policies.about(record.caller, record.route, record.protocol, Side.REQUEST)
         if not in_force:
             return
-        body, generates = passage.body, not record.path.endswith(_COUNTING)
+        body, generates = passage.body, not is_counting(record.path)
         for compiled in in_force:
-            try:
-                decision = await self._decide(compiled, body, generates=generates)
-            except Unsearchable as error:
-                raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
+            decision = await self.decide(compiled, body, generates=generates)
             _note(passage, compiled, decision)
             if decision.blocked_by:
-                raise PolicyBlocked(f"the request is refused by the rule {decision.blocked_by!r} of a policy")
+                raise blocked(decision)
             if decision.body is not None:
                 passage.body = decision.body
+
+    async def decide(self, compiled: CompiledPolicy, body: bytes, *, generates: bool) -> Decision:
+        """What one policy says of a body. Raises PolicyUnsearchable."""
+        try:
+            return await self._decide(compiled, body, generates=generates)
+        except Unsearchable as error:
+            raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
 
     async def _decide(self, compiled: CompiledPolicy, body: bytes, *, generates: bool) -> Decision:
         if len(body) <= _LARGE_BODY:
@@ -151,6 +155,11 @@ class RequestPolicy:
             if compiled.refuses_unread:
                 raise Unsearchable("the search took too long") from None
             return PASSED
+
+
+def blocked(decision: Decision) -> PolicyBlocked:
+    """What a client is refused with whose request a rule blocks."""
+    return PolicyBlocked(f"the request is refused by the rule {decision.blocked_by!r} of a policy")
 
 
 def _note(passage: Passage, compiled: CompiledPolicy, decision: Decision) -> None:

@@ -16,6 +16,7 @@ from pointsman.gateway.budget_stages import BudgetStages, teller
 from pointsman.gateway.budgets_in_force import BudgetsInForce, following_budgets
 from pointsman.gateway.context_stage import ContextStage
 from pointsman.gateway.decisions import Decisions, noting
+from pointsman.gateway.explained_stages import ExplainedStages
 from pointsman.gateway.prices_in_force import PricesInForce, following_prices
 from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
 from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
@@ -35,6 +36,7 @@ class StageSide:
     stages: Stages
     budgets: SqlBudgetLedger
     policies: PoliciesInForce
+    explained: ExplainedStages
 
 
 async def open_stages(
@@ -63,18 +65,28 @@ async def open_stages(
     await stack.enter_async_context(following_policies(policies))
     request_policy = RequestPolicy(policies)
     stack.callback(request_policy.close)
-    ledger, budgets = await _budgets(store, quotas, stack, say, prices)
+    budgets_in_force, ledger, budgets = await _budgets(store, quotas, stack, say, prices)
+    context = ContextStage(contexts, say)
     stages = Stages(
         receipt_open=None if receipts is None else receipts.open,
         budget_reserve=budgets.reserve,
         request_policy=request_policy,
-        context=ContextStage(contexts, say).trim,
+        context=context.trim,
         budget_settle=budgets.settle,
         audit=AuditStage(decisions).note,
         receipt=None if receipts is None else receipts.close,
         usage_record=usage.record,
     )
-    return StageSide(stages, ledger, policies)
+    explained = ExplainedStages(
+        lambda: budgets_in_force.of_account,
+        ledger,
+        prices.of_account,
+        policies,
+        request_policy,
+        context,
+        settings.receipts,
+    )
+    return StageSide(stages, ledger, policies, explained)
 
 
 async def _budgets(
@@ -83,11 +95,11 @@ async def _budgets(
     stack: contextlib.AsyncExitStack,
     say: Callable[[str], None],
     prices: PricesInForce,
-) -> tuple[SqlBudgetLedger, BudgetStages]:
+) -> tuple[BudgetsInForce, SqlBudgetLedger, BudgetStages]:
     """Counted where quotas are. Raises ControlError."""
     budgets = BudgetsInForce(store)
     await stack.enter_async_context(following_budgets(budgets))
     ledger = SqlBudgetLedger(quotas.database, say, teller(budgets.with_id, say))
     stack.push_async_callback(ledger.close)
     await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))
-    return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time, prices.of_account)
+    return budgets, ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time, prices.of_account)

@@ -5,13 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pointsman.core.attempts import Chain, Member
-from pointsman.core.budget import Budget, BudgetUnit, BudgetWindow, Charge
+from pointsman.core.budget import Budget, BudgetRefusal, BudgetUnit, BudgetWindow, Charge
 from pointsman.core.budget_window import Window
 from pointsman.core.caller import Caller
 from pointsman.core.candidate import Candidate
 from pointsman.core.model_table import Target
 from pointsman.core.money import shown_amount
 from pointsman.core.price import PriceTable, Tokens
+from pointsman.routing.tokens_used import is_counting, may_use
+from pointsman.wire.output_bound import read_output_bound
 
 WindowOf = Callable[[BudgetWindow, str], Window]
 """The current one of a kind, in a zone."""
@@ -58,6 +60,12 @@ def needs_tokens(applied: Iterable[Applying]) -> bool:
     return any(each.budget.unit is not BudgetUnit.REQUESTS for each in applied)
 
 
+def may_come_to(target: Target, body: bytes, protocol: str, path: str, prices: PriceTable) -> Use:
+    """The most that one request is expected to come to, whoever of a chain answers."""
+    tokens = may_use(len(body), read_output_bound(body), protocol, path)
+    return Use(1, tokens, 0 if is_counting(path) else dearest(target, tokens, prices))
+
+
 def dearest(target: Target, tokens: Tokens, prices: PriceTable) -> int:
     """What so many tokens cost at most, whoever of a chain answers; what is unpriced costs nothing.
 
@@ -88,6 +96,20 @@ def _charge(applied: Applying, use: Use, window: Window) -> Charge:
     budget = applied.budget
     limit = budget.amount if budget.is_hard else None
     return Charge(budget.id, applied.subject, window.name, window.end, use.of(budget.unit), limit)
+
+
+def has_room(charge: Charge, used: int) -> bool:
+    """Whether what is charged fits into what is left; into a soft budget everything does."""
+    return charge.limit is None or used + charge.amount <= charge.limit
+
+
+def refusal_of(charges: Iterable[Charge], used: Callable[[Charge], int]) -> BudgetRefusal | None:
+    """The charge without room whose window is over last, the first of several; None when all have room."""
+    full = [each for each in charges if not has_room(each, used(each))]
+    if not full:
+        return None
+    last = max(full, key=lambda each: each.ends_at)
+    return BudgetRefusal(last.budget, last.ends_at)
 
 
 def amounts_of(applied: Sequence[Applying], use: Use) -> list[int]:
