@@ -44,8 +44,8 @@ request's body, `bytes_out` the answer's.
 
 A gateway's data listener adds to `unmapped`: `account` and `key` of the caller (`sandbox:NAME` for a sandbox's token),
 as in usage rows, and where rules of a policy matched `policy_version`, `policy_hit_count`, and the first eight
-`policy_hits` with `rule`, `effect`, `would` and `place`. `metadata.correlation_uid` is the request's id in the operation
-log, in usage rows, receipts and the audit record.
+`policy_hits` with `rule`, `effect`, `would` and `place`. `metadata.correlation_uid` is the request's id in the
+operation log, in usage rows, receipts and the audit record.
 
 """
 _TOKENS = """## Token counts
