@@ -5,18 +5,15 @@ large bodies are searched beside the event loop: the engine lets go of the inter
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
 from pointsman.core.caller import Caller
-from pointsman.core.control_errors import ControlError
 from pointsman.core.model_errors import PolicyBlocked, PolicyUnsearchable
 from pointsman.core.policy import Policy, Side
 from pointsman.events.operations_record import Operation
-from pointsman.proxy.background import running
 from pointsman.proxy.stages import Passage
 from pointsman.routing.policy import (
     PASSED,
@@ -31,8 +28,6 @@ from pointsman.routing.policy import (
 from pointsman.routing.tokens_used import is_counting
 from pointsman.store.interface import Store
 
-_LOOK_SECONDS = 0.25
-"""Between two looks at the generation, as for routes."""
 _LARGE_BODY = 32 * 1024
 """Larger ones are searched in a thread: 200 KiB take 2 ms, and many times that with hard patterns."""
 _THREADS = 2
@@ -91,24 +86,9 @@ class PoliciesInForce:
                 return known
         return await asyncio.to_thread(_compiled, policy)
 
-    async def follow(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            with contextlib.suppress(ControlError):  # the store says what is wrong; what is in force stays
-                await self.refresh()
-
 
 def _compiled(policy: Policy) -> _InForce:
     return _InForce(policy, {side: compile_patterns(policy, side) for side in Side})
-
-
-@contextlib.asynccontextmanager
-async def following(policies: PoliciesInForce) -> AsyncIterator[None]:
-    """Looks at once, and then again and again until it is left."""
-    await policies.refresh()
-    async with running(policies.follow(), "policies"):
-        yield
 
 
 class RequestPolicy:

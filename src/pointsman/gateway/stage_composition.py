@@ -13,14 +13,14 @@ from pointsman.config.settings import Settings
 from pointsman.core.context_options import ContextOptions
 from pointsman.gateway.audit_stage import AuditStage
 from pointsman.gateway.budget_stages import BudgetStages, teller
-from pointsman.gateway.budgets_in_force import BudgetsInForce, following_budgets
+from pointsman.gateway.budgets_in_force import BudgetsInForce
 from pointsman.gateway.context_stage import ContextStage
 from pointsman.gateway.decisions import Decisions, noting
 from pointsman.gateway.explained_stages import ExplainedStages
-from pointsman.gateway.prices_in_force import PricesInForce, following_prices
+from pointsman.gateway.following import following
+from pointsman.gateway.prices_in_force import PricesInForce
 from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
 from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
-from pointsman.gateway.request_policy import following as following_policies
 from pointsman.gateway.usage import UsageRows, keeping
 from pointsman.proxy.background import running
 from pointsman.proxy.stages import Stages
@@ -52,7 +52,7 @@ async def open_stages(
     Raises ControlError.
     """
     prices = PricesInForce(store)
-    await stack.enter_async_context(following_prices(prices))
+    await stack.enter_async_context(following(prices, "prices"))
     usage = UsageRows(store, say, time.time, keep_days=settings.usage_keep_days, prices_of=prices.of_account)
     await stack.enter_async_context(keeping(usage))
     receipts: ReceiptStages | None = None
@@ -62,7 +62,7 @@ async def open_stages(
     decisions = Decisions(store, say, time.time)
     await stack.enter_async_context(noting(decisions))
     policies = PoliciesInForce(store)
-    await stack.enter_async_context(following_policies(policies))
+    await stack.enter_async_context(following(policies, "policies"))
     request_policy = RequestPolicy(policies)
     stack.callback(request_policy.close)
     budgets_in_force, ledger, budgets = await _budgets(store, quotas, stack, say, prices)
@@ -98,7 +98,7 @@ async def _budgets(
 ) -> tuple[BudgetsInForce, SqlBudgetLedger, BudgetStages]:
     """Counted where quotas are. Raises ControlError."""
     budgets = BudgetsInForce(store)
-    await stack.enter_async_context(following_budgets(budgets))
+    await stack.enter_async_context(following(budgets, "budgets"))
     ledger = SqlBudgetLedger(quotas.database, say, teller(budgets.with_id, say))
     stack.push_async_callback(ledger.close)
     await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))
