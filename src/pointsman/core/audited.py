@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from pointsman.core.reach import Network
 from pointsman.core.secret import Secret
 
 SET, CHANGED, REMOVED = "set", "changed", "removed"
@@ -66,6 +67,8 @@ def _plain(value: object) -> object:
         return {_label(name): _plain(one) for name, one in value.items()}
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Network):
+        return str(value)  # to iterate is to list each of its addresses
     if isinstance(value, Iterable):
         listed = list(value)
         if listed and all(is_dataclass(one) and hasattr(one, "id") for one in listed):

@@ -8,6 +8,7 @@ import pytest
 
 from pointsman.core.audited import LONGEST_TEXT, changed_records, revision_of, told
 from pointsman.core.secret import Secret
+from pointsman.core.source_network import read_network
 from tests.conformance.records import chain, key, provider, route, runner, token
 from tests.support.canary import KEY, Finder
 
@@ -172,3 +173,8 @@ def test_of_many_records_those_that_differ_are_told() -> None:
     assert (set(left), set(right)) == ({"route b", "route c"}, {"route b", "route d"})
     assert revision_of(before) != revision_of(after) != revision_of({}) != revision_of(before)
     assert revision_of(before) == revision_of(dict(before))
+
+
+def test_a_network_is_told_as_it_is_written_and_not_address_by_address() -> None:
+    networks = (read_network("10.0.0.0/8"), read_network("2001:db8::/32"))
+    assert texts(None, replace(key(), networks=networks))[1]["networks"] == ["10.0.0.0/8", "2001:db8::/32"]
