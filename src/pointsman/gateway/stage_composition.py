@@ -63,12 +63,14 @@ async def open_stages(
     await stack.enter_async_context(following_policies(policies))
     request_policy = RequestPolicy(policies)
     stack.callback(request_policy.close)
+    context = ContextStage(contexts, say)
+    stack.callback(context.close)
     ledger, budgets = await _budgets(store, quotas, stack, say, prices)
     stages = Stages(
         receipt_open=None if receipts is None else receipts.open,
         budget_reserve=budgets.reserve,
         request_policy=request_policy,
-        context=ContextStage(contexts, say).trim,
+        context=context.trim,
         budget_settle=budgets.settle,
         audit=AuditStage(decisions).note,
         receipt=None if receipts is None else receipts.close,
