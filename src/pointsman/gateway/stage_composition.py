@@ -67,6 +67,7 @@ async def open_stages(
     stack.callback(request_policy.close)
     budgets_in_force, ledger, budgets = await _budgets(store, quotas, stack, say, prices)
     context = ContextStage(contexts, say)
+    stack.callback(context.close)
     stages = Stages(
         receipt_open=None if receipts is None else receipts.open,
         budget_reserve=budgets.reserve,
