@@ -66,8 +66,9 @@ def schemathesis(command: Path, gateway: ServingGateway, token: str, seconds: in
         options += ["--generation-database=none", "--request-timeout=20", "--suppress-health-check=all"]
         options += ["--warnings=off", *([] if seed is None else [f"--seed={seed}"])]
         environ = {**os.environ, "SCHEMATHESIS_HOOKS": _HOOKS, "PYTHONPATH": os.getcwd()}
-        whole: list[str | Path] = [command, f"--config-file={_CONFIGURATION}", "run", *options, document]
-        return subprocess.run(whole, env=environ).returncode == 0
+        # It leaves files where it runs.
+        whole: list[str | Path] = [command.absolute(), f"--config-file={_CONFIGURATION}", "run", *options, document]
+        return subprocess.run(whole, env=environ, cwd=directory).returncode == 0
 
 
 def main() -> int:
