@@ -30,7 +30,7 @@ _SCHEMAS = frozenset(
     )
 )
 """Members that describe: their own members' names say what may be said, and are no text."""
-_MARKS = frozenset(
+MARKS = frozenset(
     (
         *("role", "type", "id", "model", "object", "status", "finish_reason", "stop_reason", "call_id", "item_id"),
         *("tool_call_id", "tool_use_id", "previous_response_id", "file_id", "container_id", "service_tier", "format"),
@@ -50,7 +50,7 @@ _OTHERS = frozenset(
         *("min_p", "repetition_penalty", "options", "keep_alive", "strict", "description", "voice", "betas", "query"),
     )
 )
-_VOCABULARY = _STRUCTURE | _SCHEMAS | _MARKS | _OTHERS
+_VOCABULARY = _STRUCTURE | _SCHEMAS | MARKS | _OTHERS
 _PLAIN_PART = frozenset(("type", "text"))
 _JOINED = frozenset(("content", "system", "output", "summary"))
 """Lists of parts that a model is told as one text."""
@@ -137,7 +137,7 @@ class _Walk:
     ) -> None:
         if mode == Mode.FREE or key not in _VOCABULARY:
             self._add(value, place, 0)
-        elif key in _MARKS or _is_base64(key, value, members, place) or (mode == Mode.SCHEMA and key == "name"):
+        elif key in MARKS or _is_base64(key, value, members, place) or (mode == Mode.SCHEMA and key == "name"):
             self._skip()
         else:
             text = self._add(value, place, group if key == "text" else 0)
