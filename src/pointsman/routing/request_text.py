@@ -30,7 +30,7 @@ _SCHEMAS = frozenset(
     )
 )
 """Members that describe: their own members' names say what may be said, and are no text."""
-_MARKS = frozenset(
+MARKS = frozenset(
     (
         *("role", "type", "id", "model", "object", "status", "finish_reason", "stop_reason", "call_id", "item_id"),
         *("tool_call_id", "tool_use_id", "previous_response_id", "file_id", "container_id", "service_tier", "format"),
@@ -50,7 +50,7 @@ _OTHERS = frozenset(
         *("min_p", "repetition_penalty", "options", "keep_alive", "strict", "description", "voice", "betas", "query"),
     )
 )
-_VOCABULARY = _STRUCTURE | _SCHEMAS | _MARKS | _OTHERS
+_VOCABULARY = _STRUCTURE | _SCHEMAS | MARKS | _OTHERS
 _PLAIN_PART = frozenset(("type", "text"))
 _LONGEST_DATA_HEAD = 128
 """Characters of a `data:` URL before its data."""
@@ -142,7 +142,7 @@ class _Walk:
         known = _known(key)
         if mode == Mode.FREE or known not in _VOCABULARY:
             self._add(value, place, 0)
-        elif key == "type" or (mode == Mode.STRUCTURE and (key in _MARKS or _is_base64(key, value, members, place))):
+        elif key == "type" or (mode == Mode.STRUCTURE and (key in MARKS or _is_base64(key, value, members, place))):
             self._skip()
         else:
             text = self._add(value, place, group if known == "text" else 0)

@@ -1,4 +1,7 @@
-"""Which tools a request offers or tells of having been called, in any dialect and spelling. Pure."""
+"""Which tools a request offers, and which ones a request or an answer tells of having been called. Pure.
+
+In any dialect and spelling.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -52,6 +55,20 @@ def tools_of(request: dict[str, Any]) -> Iterator[ToolPlace]:
             for number, each in enumerate(value):
                 if type(each) is dict:
                     yield from _in_message(each, f"/{known}/{number}")
+
+
+def tools_called(answer: dict[str, Any], place: str = "") -> Iterator[ToolPlace]:
+    """Everything that an answer, or an event of one, calls. What goes on with a call that has begun has no names."""
+    yield from _in_message({key: value for key, value in answer.items() if key != "tools"}, place)  # as they were asked
+    for known in ("message", "delta", "content_block", "item", "response"):
+        for inner in _members(answer, known):
+            if type(inner) is dict:
+                yield from tools_called(inner, f"{place}/{known}")
+    for known in ("choices", "output"):
+        for inner in _members(answer, known):
+            for number, each in enumerate(inner if type(inner) is list else ()):
+                if type(each) is dict:
+                    yield from tools_called(each, f"{place}/{known}/{number}")
 
 
 def _offered(value: Any, place: str, kind: str = "") -> Iterator[ToolPlace]:

@@ -119,9 +119,12 @@ class PatternSet:
         """Whether one of them does."""
         return self._each[number].search(text) is not None
 
-    def spans(self, number: int, text: bytes) -> Iterator[tuple[int, int]]:
-        """Where one of them does, from the left, without overlaps; never the empty text."""
-        for match in self._each[number].finditer(text):
+    def spans(self, number: int, text: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
+        """Where one of them does, from the left, without overlaps; never the empty text.
+
+        `start`: what stands before is looked at, and not matched.
+        """
+        for match in self._each[number].finditer(text, start):
             begin, end = match.span()
             if begin < end:
                 yield begin, end
