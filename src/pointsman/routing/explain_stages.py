@@ -107,10 +107,11 @@ def budget_stage(
 def _budget_fact(applied: Applying, charge: Charge, used: int | None, price_version: int) -> StageFact:
     budget = applied.budget
     prices = f" {told_prices(price_version)}" if budget.unit is BudgetUnit.MONEY else ""
+    asked = f"{_number(budget, charge.amount)}{prices}"
     does = "reserves" if budget.is_hard else "may come to"
     whom = f"{budget.scope.value} {applied.subject}: " if applied.subject else ""
     counted = "nobody can tell what is used" if used is None else f"{_number(budget, used)} of {_all_of(budget)} used"
-    told = f"{whom}{counted} {_window_text(budget, charge)}; this {does} {shown(budget.unit, charge.amount)}{prices}; "
+    told = f"{whom}{counted} {_window_text(budget, charge)}, this {does} {asked}: "
     room = used is not None and used + charge.amount <= budget.amount
     free_at = "" if room or charge.amount > budget.amount else written(charge.ends_at)
     told += _room(budget, free_at, is_known=used is not None, room=room)
@@ -139,12 +140,12 @@ def told_prices(version: int) -> str:
 
 def _room(budget: Budget, free_at: str, *, is_known: bool, room: bool) -> str:
     if not budget.is_hard:
-        return "soft: nothing is refused"
+        return "soft, nothing is refused"
     if not is_known:
-        return "hard: what cannot be counted is refused"
+        return "what cannot be counted is refused"
     if room:
-        return "hard: it has room"
-    return f"hard: no room {f'until {free_at}' if free_at else 'for it, ever'}"
+        return "it has room"
+    return f"no room {f'until {free_at}' if free_at else 'for it, ever'}"
 
 
 def _window_text(budget: Budget, charge: Charge) -> str:

@@ -92,8 +92,7 @@ def test_money_is_told_with_the_version_of_its_prices() -> None:
     one = budget(unit=BudgetUnit.MONEY, amount=50 * NANO)
     [fact] = budget_stage([Applying(one, "")], [charge(one, NANO // 4)], [12 * NANO], 7).facts
     assert fact.text == (
-        "12.00 of 50.00 of money used in 2027-01 (UTC); this reserves 0.25 of money by prices of version 7; "
-        "hard: it has room"
+        "12.00 of 50.00 of money used in 2027-01 (UTC), this reserves 0.25 by prices of version 7: it has room"
     )
     [unpriced] = budget_stage([Applying(one, "")], [charge(one, 0)], [0], 0).facts
     assert "since there are no prices" in unpriced.text
