@@ -14,18 +14,9 @@ from tests.support.serving_gateway import ServingGateway, serving_gateway
 from tests.support.upstream import Upstream
 from tests.support.watched import wait_until
 
-NAMES = [
-    "authorize",
-    "budget_reserve",
-    "request_policy",
-    "context",
-    "attempts",
-    "response_policy",
-    "budget_settle",
-    "audit",
-    "receipt",
-    "usage_record",
-]
+NAMES = (
+    "authorize budget_reserve request_policy context attempts response_policy budget_settle audit receipt usage_record"
+).split()
 """The order of `proxy.stages`, the attempts among them."""
 WORD = "forbidden-word"
 POLICY = f"""
@@ -150,6 +141,7 @@ REFUSALS = {
     "route not authorized": ("narrow", chat(), "authorize", 403, "model_not_authorized"),
     "budget used up": ("spent", chat(), "budget_reserve", 429, "insufficient_quota"),
     "too much at once": ("free", chat(max_tokens=5_000_000), "budget_reserve", 429, "insufficient_quota"),
+    "budget before policy": ("free", chat(WORD, max_tokens=5_000_000), "budget_reserve", 429, "insufficient_quota"),
     "policy block": ("free", chat(f"a {WORD}"), "request_policy", 403, "policy_blocked"),
     "no bound of output": ("bounded", chat(), "request_policy", 403, "policy_blocked"),
     "closed to the key": ("shut", chat(), "request_policy", 403, "policy_blocked"),
@@ -269,7 +261,7 @@ def test_what_would_be_reserved_is_what_a_request_holds_while_it_runs(staged: St
 def test_a_budget_without_room_is_free_again_when_its_window_is_over(staged: Staged) -> None:
     staged.gateway.run("budget", "create", "none", "--key", "bounded", "--tokens", "20", "--window", "month")
     body = chat(max_tokens=1)
-    wait_until(lambda: staged.send("bounded", body).status == 429)
+    wait_until(lambda: staged.ask("--key-name", "bounded", body=body, status=None)["denial"] is not None)
     try:
         values = facts(staged.ask("--key-name", "bounded", body=body, status=1), "budget_reserve")["budget none"]
         assert (values["has_room"], values["free_at"]) == ("false", "")  # it is more than all of it
@@ -277,7 +269,7 @@ def test_a_budget_without_room_is_free_again_when_its_window_is_over(staged: Sta
         assert facts(made, "budget_reserve")["budget none"]["has_room"] == "true"
     finally:
         staged.gateway.run("budget", "delete", "none")
-    wait_until(lambda: staged.send("bounded", body).status == 200)
+    wait_until(lambda: staged.ask("--key-name", "bounded", body=body, status=None)["denial"] is None)
 
 
 def repeated() -> dict[str, object]:
@@ -303,6 +295,33 @@ def test_what_redaction_and_context_take_out_is_told_as_the_answer_tells_it(stag
     assert answer.status == 200
     assert answer.value(b"x-pointsman-context") == f"saved={context['saved_tokens']}".encode()
     assert b"redacted" in (answer.value(b"x-pointsman-policy") or b"")
+
+
+WRITTEN = {"usage": "usage_record", "receipts": "receipt", "audit": "audit"}
+
+
+@pytest.mark.guarantee("G21")
+def test_what_is_written_of_a_request_is_what_was_told(staged: Staged) -> None:
+    once_spent(staged)
+    told: dict[str, dict[str, bool]] = {}
+    requests = [(key, body) for key, body, *_ in REFUSALS.values()]
+    for key, body in [
+        *requests,
+        ("free", repeated()),
+        ("free", chat()),
+        ("narrow", {"model": "other"}),
+        ("free", chat(WORD)),
+    ]:
+        made = staged.ask("--key-name", key, "--from", "127.0.0.1", body=body, status=None)
+        request_id = (staged.send(key, body).value(b"x-pointsman-request-id") or b"").decode()
+        told[request_id] = {name: stage(made, name)["decision"] == "records" for name in WRITTEN.values()}
+
+    def written(request_id: str) -> dict[str, bool]:
+        rows = [row for row in staged.stored() if request_id in row]
+        return {name: any(row.startswith(f'INSERT INTO "{table}"') for row in rows) for table, name in WRITTEN.items()}
+
+    wait_until(lambda: all(written(request_id).values()))  # the last one's, behind those of all others
+    assert {each: written(each) for each in told} == told
 
 
 @pytest.mark.guarantee("G21")
