@@ -14,9 +14,8 @@ from tests.support.serving_gateway import ServingGateway, serving_gateway
 from tests.support.upstream import Upstream
 from tests.support.watched import wait_until
 
-NAMES = (
-    "authorize budget_reserve request_policy context attempts response_policy budget_settle audit receipt usage_record"
-).split()
+BEFORE = ["authorize", "budget_reserve", "request_policy", "context"]
+NAMES = [*BEFORE, "attempts", "response_policy", "budget_settle", "audit", "receipt", "usage_record"]
 """The order of `proxy.stages`, the attempts among them."""
 WORD = "forbidden-word"
 POLICY = f"""
