@@ -26,7 +26,7 @@ from pointsman.gateway.budget_stages import exhausted
 from pointsman.gateway.context_stage import ContextStage
 from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy, blocked
 from pointsman.proxy.budgets import BudgetLedger
-from pointsman.routing.budgets import Use, applying, charges_of, may_come_to, needs_tokens, refusal_of
+from pointsman.routing.budgets import Standing, Use, applying, may_come_to, refusal_of
 from pointsman.routing.explain_outcomes import (
     BEHIND,
     RECEIPT,
@@ -104,15 +104,16 @@ class ExplainedStages:
             met = await stage(arriving, met, now)
             if met.error is not None:
                 return met
-        return self._trim(arriving, met)
+        return await self._trim(arriving, met)
 
     async def _reserve(self, arriving: Arriving, met: Met, now: float) -> Met:
         account = arriving.caller.account
         applied = applying(self.budgets().get(account, ()), arriving.caller, arriving.route)
         prices, use = self.prices(account), Use(1)
-        if needs_tokens(applied):
+        standing = Standing(applied)
+        if standing.counts_tokens:
             use = may_come_to(arriving.target, met.body, arriving.protocol, arriving.path, prices)
-        charges = charges_of(applied, use, lambda kind, zone: window_at(kind, zone_named(zone), now))
+        charges = standing.charges(use, now, lambda kind, zone: window_at(kind, zone_named(zone), now))
         hard = sorted((each for each in charges if each.limit is not None), key=key_of)
         error: RouterError | None = None
         used: Sequence[int] | None = None
@@ -159,11 +160,11 @@ class ExplainedStages:
         hits = (*met.hits, *decision.hits)
         return replace(met, body=body, error=error, hits=hits), tuple(policy_facts(compiled, decision))
 
-    def _trim(self, arriving: Arriving, met: Met) -> Met:
+    async def _trim(self, arriving: Arriving, met: Met) -> Met:
         options = self.context.options(arriving.caller.account, arriving.route, arriving.protocol)
         found = None
         if options is not None and arriving.is_given:
-            found = self.context.optimised(met.body, arriving.route, arriving.protocol, options)
+            found = await self.context.optimised(met.body, arriving.route, arriving.protocol, options)
             met = replace(met, body=found.body)
         return _with(met, context_stage(arriving.route, options, found))
 

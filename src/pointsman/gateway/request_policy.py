@@ -32,7 +32,7 @@ _LARGE_BODY = 32 * 1024
 _THREADS = 2
 _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""
-_MOST_COMPILED = 4096
+MOST_COMPILED = 4096
 """Callers times routes times dialects that are remembered of one policy."""
 COUNTING = "/count_tokens"
 """Ends the path of requests that ask for no output."""
@@ -48,7 +48,7 @@ class _InForce:
         """The rules for such requests."""
         asked = side, caller, route, dialect
         if asked not in self.compiled:
-            if len(self.compiled) >= _MOST_COMPILED:
+            if len(self.compiled) >= MOST_COMPILED:
                 self.compiled.clear()
             self.compiled[asked] = compile_policy(self.policy, self.patterns[side], caller, route, dialect, side)
         return self.compiled[asked]
@@ -106,6 +106,10 @@ class RequestPolicy:
     async def __call__(self, passage: Passage) -> None:
         """Raises PolicyBlocked and PolicyUnsearchable."""
         record = passage.record
+        passage.wants_plain_answer = any(
+            compiled.refuses_unread
+            for compiled in self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
+        )
         in_force = self._policies.about(record.caller, record.route, record.protocol, Side.REQUEST)
         if not in_force:
             return

@@ -21,6 +21,7 @@ from pointsman.gateway.following import following
 from pointsman.gateway.prices_in_force import PricesInForce
 from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
 from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
+from pointsman.gateway.response_policy import ResponsePolicy
 from pointsman.gateway.usage import UsageRows, keeping
 from pointsman.proxy.background import running
 from pointsman.proxy.stages import Stages
@@ -67,11 +68,13 @@ async def open_stages(
     stack.callback(request_policy.close)
     budgets_in_force, ledger, budgets = await _budgets(store, quotas, stack, say, prices)
     context = ContextStage(contexts, say)
+    stack.callback(context.close)
     stages = Stages(
         receipt_open=None if receipts is None else receipts.open,
         budget_reserve=budgets.reserve,
         request_policy=request_policy,
         context=context.trim,
+        response_policy=ResponsePolicy(policies),
         budget_settle=budgets.settle,
         audit=AuditStage(decisions).note,
         receipt=None if receipts is None else receipts.close,

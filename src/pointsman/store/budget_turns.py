@@ -26,7 +26,7 @@ class CounterKey(NamedTuple):
 
 def key_of(charge: Charge) -> CounterKey:
     """Of what is charged."""
-    return CounterKey(charge.budget, charge.subject, charge.window)
+    return CounterKey._make(charge[:3])
 
 
 class _Crowd:
@@ -99,6 +99,10 @@ class Turns:
 
     def __init__(self) -> None:
         self._crowds: dict[tuple[CounterKey, ...], _Crowd] = {}
+
+    def has_some(self, keys: tuple[CounterKey, ...]) -> bool:
+        """Whether anybody asks for the same now: whoever comes next waits for them."""
+        return keys in self._crowds
 
     @contextlib.contextmanager
     def joined(self, keys: tuple[CounterKey, ...], mine: int) -> Iterator[Turn]:
