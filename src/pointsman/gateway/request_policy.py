@@ -25,7 +25,6 @@ from pointsman.routing.policy import (
     compile_policy,
     evaluate,
 )
-from pointsman.routing.tokens_used import is_counting
 from pointsman.store.interface import Store
 
 _LARGE_BODY = 32 * 1024
@@ -35,6 +34,8 @@ _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""
 MOST_COMPILED = 4096
 """Callers times routes times dialects that are remembered of one policy."""
+COUNTING = "/count_tokens"
+"""Ends the path of requests that ask for no output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class RequestPolicy:
         in_force = self._policies.about(record.caller, record.route, record.protocol, Side.REQUEST)
         if not in_force:
             return
-        body, generates = passage.body, not is_counting(record.path)
+        body, generates = passage.body, not record.path.endswith(COUNTING)
         for compiled in in_force:
             decision = await self.decide(compiled, body, generates=generates)
             _note(passage, compiled, decision)
