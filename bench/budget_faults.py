@@ -11,6 +11,7 @@ gateway is ended, then one is killed. Of each cell: what the providers count, wh
 
 import argparse
 import asyncio
+import re
 import shutil
 import signal
 import sys
@@ -34,6 +35,7 @@ _AT_ONCE = 24
 _SETTLING_SECONDS = 15.0
 _WRITTEN_SECONDS = 1.0
 """After their end requests have rows, and what they came to is counted."""
+_LOST = re.compile(r": (\d+) that had ended and (\d+) that were under way have none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +260,10 @@ async def run_end(world: BudgetWorld, route: str, how: signal.Signals, each: int
             return compared(line, books)
         return _killed(line, books, over, len(early), len(answered))
 
-    await _settled(world, line, route, complaints)
     if how is signal.SIGKILL:
-        line.notes = f"{len(requests) - len(early)} were under way or of the last second"
-    line.notes += "".join(f"; said: {each.strip()}" for each in victim.lines[said:] if "usage:" in each)
+        line.notes = f"{len(requests) - len(early)} were under way or of the last second; said: "
+    line.notes += "; ".join(each.strip() for each in victim.lines[said:] if "usage:" in each)
+    await _settled(world, line, route, complaints)
     return line
 
 
@@ -277,8 +279,13 @@ def _killed(line: Line, books: Books, over: Counts, early: int, answered: int) -
     least, most = reckoned(books.untold)
     low = Counts(len(books.spent) - len(books.untold), books.tokens, books.money) + least
     wrong = _beyond(line.ledger, low, low + most + over)
-    if not early <= line.rows.counts.requests <= answered:
-        wrong.append(f"{line.rows.counts.requests} rows, not {early}..{answered}")
+    rows = line.rows.counts.requests
+    if not early <= rows <= answered:
+        wrong.append(f"{rows} rows, not {early}..{answered}")
+    found = _LOST.search(line.notes)
+    told = 0 if found is None else int(found[1]) + int(found[2])
+    if rows + told < answered:
+        wrong.append(f"{rows} rows and {told} that are told as lost, of {answered} that were answered")
     return wrong
 
 

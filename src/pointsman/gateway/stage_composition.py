@@ -21,6 +21,7 @@ from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
 from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
 from pointsman.gateway.request_policy import following as following_policies
 from pointsman.gateway.usage import UsageRows, keeping
+from pointsman.gateway.usage_tally import tallying
 from pointsman.proxy.background import running
 from pointsman.proxy.stages import Stages
 from pointsman.store.budget_ledger import SqlBudgetLedger
@@ -52,6 +53,7 @@ async def open_stages(
     prices = PricesInForce(store)
     await stack.enter_async_context(following_prices(prices))
     usage = UsageRows(store, say, time.time, keep_days=settings.usage_keep_days, prices_of=prices.of_account)
+    usage.tally = stack.enter_context(tallying(settings.data_dir, say))
     await stack.enter_async_context(keeping(usage))
     receipts: ReceiptStages | None = None
     if settings.receipts:
@@ -65,6 +67,7 @@ async def open_stages(
     stack.callback(request_policy.close)
     ledger, budgets = await _budgets(store, quotas, stack, say, prices)
     stages = Stages(
+        usage_open=usage.open,
         receipt_open=None if receipts is None else receipts.open,
         budget_reserve=budgets.reserve,
         request_policy=request_policy,
