@@ -109,6 +109,7 @@ DIRECT_CELLS = (
 )
 ENDED = "ended-gateway"
 KILLED = "killed-gateway"
+ENDS = ((ENDED, signal.SIGTERM), (KILLED, signal.SIGKILL))
 CHAINS = (*(cell.route for cell in CELLS), ENDED, KILLED)
 DIRECT = tuple(cell.route for cell in DIRECT_CELLS)
 
@@ -310,20 +311,27 @@ async def _totals(world: BudgetWorld) -> Line:
     return line
 
 
-async def campaign(directory: Path, cells: Sequence[Cell], each: int, url: str = "") -> list[Line]:
+async def broken(
+    world: BudgetWorld, cells: Sequence[Cell], each: int, ends: Sequence[tuple[str, signal.Signals]] = ENDS
+) -> list[Line]:
     """All of it, a line each."""
+    await world.limit_everything()
     lines = []
-    async with budget_world(directory, CHAINS, url, direct=DIRECT) as world:
-        await world.limit_everything()
-        for cell in cells:
-            lines.append(await run_cell(world, cell, each))
-            print(lines[-1].text(), flush=True)
-        for route, how in ((ENDED, signal.SIGTERM), (KILLED, signal.SIGKILL)):
-            lines.append(await run_end(world, route, how, each))
-            print(lines[-1].text(), flush=True)
-        lines.append(await _totals(world))
+    for cell in cells:
+        lines.append(await run_cell(world, cell, each))
         print(lines[-1].text(), flush=True)
+    for route, how in ends:
+        lines.append(await run_end(world, route, how, each))
+        print(lines[-1].text(), flush=True)
+    lines.append(await _totals(world))
+    print(lines[-1].text(), flush=True)
     return lines
+
+
+async def campaign(directory: Path, cells: Sequence[Cell], each: int, url: str) -> list[Line]:
+    """In a world of its own."""
+    async with budget_world(directory, CHAINS, url, direct=DIRECT) as world:
+        return await broken(world, cells, each)
 
 
 def main(arguments: list[str]) -> int:

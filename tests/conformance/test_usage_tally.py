@@ -30,7 +30,7 @@ asyncio.run(main())
 """
 LOST = (
     "usage: rows lost: a gateway process was killed: 2 that had ended and 3 that were under way have none; "
-    "hard budgets have counted them"
+    "hard budgets have counted what was sent"
 )
 
 
