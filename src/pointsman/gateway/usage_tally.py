@@ -110,5 +110,5 @@ def _tell_of_the_dead(directory: Path, say: Callable[[str], None]) -> None:
 
 def _tell(under_way: int, unwritten: int, say: Callable[[str], None]) -> None:
     if under_way or unwritten:
-        which = f"{unwritten} that had ended and {under_way} that were under way"
-        say(f"usage: rows lost: a gateway process was killed: {which} have none; hard budgets have counted what was sent")
+        which = f"{unwritten} that had ended and {under_way} that were under way have none"
+        say(f"usage: rows lost: a gateway process was killed: {which}; hard budgets have counted what was sent")
