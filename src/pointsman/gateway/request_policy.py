@@ -34,6 +34,9 @@ _LOOK_SECONDS = 0.25
 """Between two looks at the generation, as for routes."""
 _LARGE_BODY = 32 * 1024
 """Larger ones are searched in a thread: 200 KiB take 2 ms, and many times that with hard patterns."""
+_MOST_ON_THE_LOOP = 4_000_000
+"""Bytes times open steps of the patterns: a hostile text of so much holds the loop for 20 ms, any other for less than
+one."""
 _THREADS = 2
 _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""
@@ -141,7 +144,7 @@ class RequestPolicy:
                 passage.body = decision.body
 
     async def _decide(self, compiled: CompiledPolicy, body: bytes, *, generates: bool) -> Decision:
-        if len(body) <= _LARGE_BODY:
+        if len(body) <= _LARGE_BODY and len(body) * compiled.steps <= _MOST_ON_THE_LOOP:
             return evaluate(compiled, body, generates=generates)
         search = partial(evaluate, compiled, body, generates=generates)
         try:
