@@ -27,13 +27,11 @@ from pointsman.routing.budgets import (
     Standing,
     Use,
     applying,
-    dearest,
+    may_come_to,
     shown,
     told_refusal,
 )
-from pointsman.routing.tokens_used import is_counting, may_use
 from pointsman.store.budget_ledger import Counted
-from pointsman.wire.output_bound import read_output_bound
 
 _ONE_REQUEST = Use(1)
 _MOST_KNOWN = 10_000
@@ -82,15 +80,15 @@ class BudgetStages:
             return
         now, use = self._now(), _ONE_REQUEST
         if standing.counts_tokens:
-            tokens = may_use(len(passage.body), read_output_bound(passage.body), record.protocol, record.path)
-            use = Use(1, tokens, self._money(passage, tokens))
+            prices = self._prices_of(record.caller.account)
+            use = may_come_to(passage.target, passage.body, record.protocol, record.path, prices)
         charges = standing.charges(use, now, lambda kind, zone: self._calendar.at(kind, zone, now))
         try:
             hold = await self._ledger.reserve(record.caller.account, charges, now)
         except LedgerUnavailable as error:
             raise BudgetUncounted(str(error)) from None
         if isinstance(hold, BudgetRefusal):
-            raise _exhausted(hold, standing.applied, use, now)
+            raise exhausted(hold, standing.applied, use, now)
         passage.notes.hold = Held(hold, standing)
 
     def _standing(self, in_force: Mapping[str, Sequence[Budget]], caller: Caller, route: str) -> Standing:
@@ -100,11 +98,6 @@ class BudgetStages:
         if known is None:
             known = self._known[caller, route] = Standing(applying(in_force[caller.account], caller, route))
         return known
-
-    def _money(self, passage: Passage, tokens: Tokens) -> int:
-        if is_counting(passage.record.path):
-            return 0
-        return dearest(passage.target, tokens, self._prices_of(passage.record.caller.account))
 
     def settle(self, record: Record) -> None:
         """The stage `budget_settle`."""
@@ -136,7 +129,8 @@ class BudgetStages:
         return self._prices_of(record.caller.account).cost(candidate.provider, candidate.model, tokens) or 0
 
 
-def _exhausted(refusal: BudgetRefusal, applied: Sequence[Applying], use: Use, now: float) -> BudgetExhausted:
+def exhausted(refusal: BudgetRefusal, applied: Sequence[Applying], use: Use, now: float) -> BudgetExhausted:
+    """What a request is refused with."""
     budget = next(each.budget for each in applied if each.budget.id == refusal.budget)
     asked = use.of(budget.unit)
     told = told_refusal(budget, asked, refusal.retry_at, _written(refusal.retry_at))

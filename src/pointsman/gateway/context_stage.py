@@ -36,26 +36,29 @@ class ContextStage:
 
     async def trim(self, passage: Passage) -> None:
         """The stage."""
-        in_force = self._in_force()
-        if not in_force:
-            return
         record = passage.record
-        options = in_force.get((record.caller.account, record.route))
-        if options is None or record.protocol not in OPTIMISED:
+        options = self.options(record.caller.account, record.route, record.protocol)
+        if options is None:
             return
-        try:
-            found = await self._optimised(passage.body, record.protocol, options)
-        except Exception as error:
-            self._say(f"context of route {record.route}: a request was sent as it was: {fault_place(error)}")
-            found = Optimised(passage.body, unchanged="internal_error")
+        found = await self.optimised(passage.body, record.route, record.protocol, options)
         passage.body = found.body
         passage.notes.saved_tokens = found.saved_tokens
         passage.notes.own_lines += told(found)
 
-    async def _optimised(self, body: bytes, protocol: str, options: ContextOptions) -> Optimised:
-        if len(body) <= LARGE_BODY:
-            return optimise(body, protocol, options)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, optimise, body, protocol, options)
+    def options(self, account: str, route: str, protocol: str) -> ContextOptions | None:
+        """What is taken out of a route's requests in a dialect; None for nothing."""
+        in_force = self._in_force()
+        return in_force.get((account, route)) if in_force and protocol in OPTIMISED else None
+
+    async def optimised(self, body: bytes, route: str, protocol: str, options: ContextOptions) -> Optimised:
+        """What is sent on. Never raises."""
+        try:
+            if len(body) <= LARGE_BODY:
+                return optimise(body, protocol, options)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, optimise, body, protocol, options)
+        except Exception as error:
+            self._say(f"context of route {route}: a request was sent as it was: {fault_place(error)}")
+            return Optimised(body, unchanged="internal_error")
 
 
 def told(found: Optimised) -> bytes:

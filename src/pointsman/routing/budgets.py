@@ -5,13 +5,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pointsman.core.attempts import Chain, Member
-from pointsman.core.budget import Budget, BudgetUnit, BudgetWindow, Charge
+from pointsman.core.budget import Budget, BudgetRefusal, BudgetUnit, BudgetWindow, Charge
 from pointsman.core.budget_window import Window
 from pointsman.core.caller import Caller
 from pointsman.core.candidate import Candidate
 from pointsman.core.model_table import Target
 from pointsman.core.money import shown_amount
 from pointsman.core.price import PriceTable, Tokens
+from pointsman.routing.tokens_used import is_counting, may_use
+from pointsman.wire.output_bound import read_output_bound
 
 WindowOf = Callable[[BudgetWindow, str], Window]
 """The current one of a kind, in a zone."""
@@ -96,6 +98,12 @@ def _amounts(use: Use) -> tuple[int, int, int]:
     return use.requests, use.tokens.input + use.tokens.output, use.money
 
 
+def may_come_to(target: Target, body: bytes, protocol: str, path: str, prices: PriceTable) -> Use:
+    """The most that one request is expected to come to, whoever of a chain answers."""
+    tokens = may_use(len(body), read_output_bound(body), protocol, path)
+    return Use(1, tokens, 0 if is_counting(path) else dearest(target, tokens, prices))
+
+
 def dearest(target: Target, tokens: Tokens, prices: PriceTable) -> int:
     """What so many tokens cost at most, whoever of a chain answers; what is unpriced costs nothing.
 
@@ -115,6 +123,20 @@ def _cost_of_member(member: Member, tokens: Tokens, prices: PriceTable, *, any_m
         return own
     models = [model for provider, model in prices.prices if provider == name]
     return max([own, *(prices.cost(name, model, tokens) or 0 for model in models)])
+
+
+def has_room(charge: Charge, used: int) -> bool:
+    """Whether what is charged fits into what is left; into a soft budget everything does."""
+    return charge.limit is None or used + charge.amount <= charge.limit
+
+
+def refusal_of(charges: Iterable[Charge], used: Callable[[Charge], int]) -> BudgetRefusal | None:
+    """The charge without room whose window is over last, the first of several; None when all have room."""
+    full = [each for each in charges if not has_room(each, used(each))]
+    if not full:
+        return None
+    last = max(full, key=lambda each: each.ends_at)
+    return BudgetRefusal(last.budget, last.ends_at)
 
 
 def shown(unit: BudgetUnit, amount: int) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 
 from pointsman.core.budget import BudgetRefusal, Charge
 from pointsman.core.quota import LedgerUnavailable
+from pointsman.routing.budgets import refusal_of
 from pointsman.store.problems import HELD
 from pointsman.store.quota_ledger import PATIENCE_SECONDS
 
@@ -75,11 +76,7 @@ class Turn:
         crowd = self._crowd
         if self._mine > crowd.looked_after:
             return None
-        full = [each for each in charges if crowd.used.get(key_of(each), 0) + each.amount > (each.limit or 0)]
-        if not full:
-            return None
-        last = max(full, key=lambda each: each.ends_at)
-        return BudgetRefusal(last.budget, last.ends_at)
+        return refusal_of(charges, lambda each: crowd.used.get(key_of(each), 0))
 
     def learn(self, used: Mapping[CounterKey, int], asked: int) -> Self:
         """What counters have, looked at when so many had asked."""
