@@ -21,18 +21,14 @@ class BodyFilter(Protocol):
     def receive(self, data: bytes) -> bytes:
         """What may go on now of all that came; the rest is held, within the filter's bound. Raises Blocked."""
 
-    def finish(self) -> bytes:
-        """The body has ended: what was held. Raises Blocked."""
-
-
-class Blocked(Exception):
-    """A rule says that nothing more of an answer may pass. The text is for the client, and repeats nothing of it."""
+    def finish(self, *, is_whole: bool = True) -> bytes:
+        """The body has ended, or (not `is_whole`) was cut: what was held and may go on. Raises Blocked."""
 
 
 class Passage:
     """One request on its way through the stages. Not a dataclass: one is made per request, on the hot path."""
 
-    __slots__ = ("body", "notes", "record", "request", "target")
+    __slots__ = ("body", "notes", "record", "request", "target", "wants_plain_answer")
 
     def __init__(self, request: Request, record: Record, target: Target) -> None:
         self.request = request
@@ -42,6 +38,8 @@ class Passage:
         self.body = request.body
         """What is sent on: a stage may put another in its place, whole, and says so in the notes."""
         self.notes = record.notes = StageNotes()
+        self.wants_plain_answer = False
+        """Whether the upstream is asked for an answer without a content coding."""
 
 
 Before = Callable[[Passage], Awaitable[None]]
