@@ -233,7 +233,7 @@ class _LayeredReader:
         return await self._reader.usage_rows(account, period, limit, after)
 
     async def usage_sums(
-        self, account: str | None, by: UsageBy, period: Period, limit: int = MOST_SUMS
+        self, account: str | None, by: Sequence[UsageBy], period: Period, limit: int = MOST_SUMS
     ) -> Sequence[UsageSum]:
         return await self._reader.usage_sums(account, by, period, limit)
 

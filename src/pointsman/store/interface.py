@@ -106,9 +106,9 @@ class Reader(Protocol):
         """A page of rows, the newest first: the first, or the one behind another's `next`."""
 
     async def usage_sums(
-        self, account: str | None, by: UsageBy, period: Period, limit: int = MOST_SUMS
+        self, account: str | None, by: Sequence[UsageBy], period: Period, limit: int = MOST_SUMS
     ) -> Sequence[UsageSum]:
-        """What requests came to: the dearest groups first, of days the latest. `account`: None for all accounts."""
+        """What requests came to: the dearest groups first, within the latest days. `account`: None for all accounts."""
 
     async def price_tables(self) -> Mapping[str, PriceTable]:
         """Those of accounts that ever had a price."""

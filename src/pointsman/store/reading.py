@@ -247,10 +247,13 @@ class SqlReader:
         return UsagePage(page, RowPlace(page[-1].at, rows[limit - 1].id) if len(rows) > limit else None)
 
     async def usage_sums(
-        self, account: str | None, by: UsageBy, period: Period, limit: int = MOST_SUMS
+        self, account: str | None, by: Sequence[UsageBy], period: Period, limit: int = MOST_SUMS
     ) -> Sequence[UsageSum]:
         rows = (await self._execute(sums(account, by, period, limit, self._connection.dialect.name))).all()
-        return [sum_of(row, _day(row.name) if by is UsageBy.DAY else row.name) for row in rows]
+        return [
+            sum_of(row, tuple(_day(name) if each is UsageBy.DAY else name for each, name in zip(by, row, strict=False)))
+            for row in rows
+        ]
 
     async def price_tables(self) -> Mapping[str, PriceTable]:
         return tables_of(await self._last_price_changes(true()))
