@@ -6,7 +6,7 @@ large bodies are searched beside the event loop: the engine lets go of the inter
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -129,9 +129,11 @@ class RequestPolicy:
         if not in_force:
             return
         body, generates = passage.body, not record.path.endswith(_COUNTING)
+        content_type = passage.request.head.values.get(b"content-type", b"")
         for compiled in in_force:
+            search = partial(evaluate, compiled, body, generates=generates, content_type=content_type)
             try:
-                decision = await self._decide(compiled, body, generates=generates)
+                decision = search() if len(body) <= _LARGE_BODY else await self._beside(compiled, search)
             except Unsearchable as error:
                 raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
             _note(passage, compiled, decision)
@@ -140,10 +142,7 @@ class RequestPolicy:
             if decision.body is not None:
                 passage.body = decision.body
 
-    async def _decide(self, compiled: CompiledPolicy, body: bytes, *, generates: bool) -> Decision:
-        if len(body) <= _LARGE_BODY:
-            return evaluate(compiled, body, generates=generates)
-        search = partial(evaluate, compiled, body, generates=generates)
+    async def _beside(self, compiled: CompiledPolicy, search: Callable[[], Decision]) -> Decision:
         try:
             async with asyncio.timeout(_SEARCH_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, search)
