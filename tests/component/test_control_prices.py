@@ -111,9 +111,20 @@ def test_commands_set_list_and_delete_prices(running: RunningControlPlane, tmp_p
 
     assert "price set --help" in run("list")
     assert "price set --help" in run("history")
-    made = run("set", "mocked=a=b", "--input", "0.15", "--output", "0.6", "--cached-input", "0.075", "--request", "2")
+    made = run(
+        "set",
+        "mocked=a=b",
+        "--input-price",
+        "0.15",
+        "--output-price",
+        "0.6",
+        "--cached-price",
+        "0.075",
+        "--request-price",
+        "2",
+    )
     assert made == "Price of mocked=a=b: 0.15 in, 0.60 out, a million tokens (version 1)\n"
-    run("set", "mocked", "--input", "2.5", "--output", "10")
+    run("set", "mocked", "--input-price", "2.5", "--output-price", "10")
     assert [line.split() for line in run("list").splitlines()[1:]] == [
         ["mocked", "*", "2.50", "10.00", "-", "-"],
         ["mocked", "a=b", "0.15", "0.60", "0.075", "2.00"],

@@ -128,21 +128,21 @@ def check_what_is_told(found: list[AuditEntry]) -> None:
     assert {(entry.at, entry.actor) for entry in found} == {(12.5, "gateway")}
     told = {brief(entry)[0]: (entry.before, entry.after) for entry in found}
     assert told["route.update"] == ('{"model":"gpt-x","version":1}', '{"model":"gpt-y","version":2}')
-    assert told["key.revoke"] == ('{"revoked_at":null}', '{"revoked_at":9.0}')
+    assert told["key.revoke"] == ('{"revoked_at":null}', '{"revoked_at":"1970-01-01T00:00:09Z"}')
     assert told["runner.rotate"] == ('{"token":"set"}', '{"token":"changed"}')
     assert told["ai_model.update"] == ('{"model_identifier":"big"}', '{"model_identifier":"bigger"}')
     assert told["budget.update"] == (
-        '{"amount":4611686018427387904,"is_hard":false}',
-        '{"amount":6,"is_hard":true}',
+        '{"amount":"4611686018.427387904","is_hard":false}',
+        '{"amount":"0.000000006","is_hard":true}',
     )
-    assert told["account.resume"] == ('{"halted_at":8.0}', '{"halted_at":null}')
+    assert told["account.resume"] == ('{"halted_at":"1970-01-01T00:00:08Z"}', '{"halted_at":null}')
     assert told["price.update"] == (
-        '{"version":1,"price":{"output":3}}',
-        '{"version":2,"price":{"output":4}}',
+        '{"version":1,"price":{"output":"0.000003"}}',
+        '{"version":2,"price":{"output":"0.000004"}}',
     )
     assert told["policy.update"] == (
         '{"state":"dry_run","enforced_at":null}',
-        '{"state":"enforced","enforced_at":5.0}',
+        '{"state":"enforced","enforced_at":"1970-01-01T00:00:05Z"}',
     )
     assert told["route.delete"][1] == ""
     assert json.loads(told["provider.update"][1])["credentials"]["OPENAI_API_KEY"] == "removed"

@@ -2,24 +2,20 @@
 
 import csv
 import io
-import re
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pointsman.cli.call import Access, client_options
 from pointsman.cli.show import show_json, show_lines, told
+from pointsman.cli.since import SINCE_HELP, moment_given
 from pointsman.cli.table import table
 from pointsman.core.usage_sum import UsageBy
 
 if TYPE_CHECKING:
     from pointsman.rpc.gen.usage_pb2 import UsageSum
 
-_SPAN = re.compile(r"([0-9]{1,6})([mhd])")
-_SPAN_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 _FIELDS = (
     "requests",
     "failed",
@@ -45,13 +41,13 @@ _HEAD = ("REQUESTS", "FAILED", "PROMPT", "COMPLETION", "CACHED", "REASONING", "C
     show_default=True,
     help="What is put together. By account, all accounts are told.",
 )
+@click.option("--since", callback=moment_given, metavar="WHEN", default="30d", show_default=True, help=SINCE_HELP)
 @click.option(
-    "--since", metavar="WHEN", default="30d", show_default=True, help="A date, a moment, or 7d, 24h, 30m ago."
+    "--until", callback=moment_given, metavar="WHEN", help="The same; what ended then is left out. Default: now."
 )
-@click.option("--until", metavar="WHEN", default="", help="The same; what ended then is left out. Default: now.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "csv"]), default="text", help="How to print it.")
 @client_options
-def usage(access: Access, by: str, since: str, until: str, output: str) -> None:
+def usage(access: Access, by: str, since: float, until: float, output: str) -> None:
     """Show what was used, and what it cost: the dearest first, by day the latest.
 
     Days are UTC's. Tokens of answers whose upstream did not tell them are estimates; what has no price costs nothing.
@@ -65,10 +61,9 @@ def usage(access: Access, by: str, since: str, until: str, output: str) -> None:
     """
     from pointsman.rpc.gen import usage_pb2
 
-    now = time.time()
-    request = usage_pb2.SumUsageRequest(by=by, since_ms=_milliseconds("--since", since, now))
+    request = usage_pb2.SumUsageRequest(by=by, since_ms=round(since * 1000))
     if until:
-        request.until_ms = _milliseconds("--until", until, now)
+        request.until_ms = round(until * 1000)
     with access.open() as gateway:
         sums = gateway.call(gateway.usage.SumUsage, request).sums
     if output == "json":
@@ -77,20 +72,6 @@ def usage(access: Access, by: str, since: str, until: str, output: str) -> None:
         show_lines(_csv(by, sums))
     else:
         show_lines(_text(by, sums))
-
-
-def _milliseconds(option: str, text: str, now: float) -> int:
-    span = _SPAN.fullmatch(text)
-    if span:
-        return round((now - int(span[1]) * _SPAN_SECONDS[span[2]]) * 1000)
-    try:
-        found = datetime.fromisoformat(text)
-        return round(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        shown = f"{option} {text[:40]!r}"
-        raise click.UsageError(
-            f"{shown} cannot be read; write a date, 2026-11-01, a moment, 2026-11-01T08:00, or a span until now, 7d"
-        ) from None
 
 
 def _values(by: str, each: "UsageSum") -> dict[str, Any]:

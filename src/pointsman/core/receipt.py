@@ -97,6 +97,10 @@ class ReceiptScope:
     def __bool__(self) -> bool:
         return self.is_all or bool(self.routes)
 
+    def covers(self, route: str) -> bool:
+        """Whether this route's requests get one."""
+        return self.is_all or route in self.routes
+
     def __str__(self) -> str:
         return "all" if self.is_all else ", ".join(sorted(self.routes)) or "none"
 

@@ -5,18 +5,15 @@ large bodies are searched beside the event loop: the engine lets go of the inter
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
 from pointsman.core.caller import Caller
-from pointsman.core.control_errors import ControlError
 from pointsman.core.model_errors import PolicyBlocked, PolicyUnsearchable
 from pointsman.core.policy import Policy, Side
 from pointsman.events.operations_record import Operation
-from pointsman.proxy.background import running
 from pointsman.proxy.stages import Passage
 from pointsman.routing.policy import (
     PASSED,
@@ -28,10 +25,9 @@ from pointsman.routing.policy import (
     compile_policy,
     evaluate,
 )
+from pointsman.routing.tokens_used import is_counting
 from pointsman.store.interface import Store
 
-_LOOK_SECONDS = 0.25
-"""Between two looks at the generation, as for routes."""
 _LARGE_BODY = 32 * 1024
 """Larger ones are searched in a thread: 200 KiB take 2 ms, and many times that with hard patterns."""
 _THREADS = 2
@@ -39,8 +35,6 @@ _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""
 MOST_COMPILED = 4096
 """Callers times routes times dialects that are remembered of one policy."""
-COUNTING = "/count_tokens"
-"""Ends the path of requests that ask for no output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +86,9 @@ class PoliciesInForce:
                 return known
         return await asyncio.to_thread(_compiled, policy)
 
-    async def follow(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            with contextlib.suppress(ControlError):  # the store says what is wrong; what is in force stays
-                await self.refresh()
-
 
 def _compiled(policy: Policy) -> _InForce:
     return _InForce(policy, {side: compile_patterns(policy, side) for side in Side})
-
-
-@contextlib.asynccontextmanager
-async def following(policies: PoliciesInForce) -> AsyncIterator[None]:
-    """Looks at once, and then again and again until it is left."""
-    await policies.refresh()
-    async with running(policies.follow(), "policies"):
-        yield
 
 
 class RequestPolicy:
@@ -133,17 +112,21 @@ class RequestPolicy:
         in_force = self._policies.about(record.caller, record.route, record.protocol, Side.REQUEST)
         if not in_force:
             return
-        body, generates = passage.body, not record.path.endswith(COUNTING)
+        body, generates = passage.body, not is_counting(record.path)
         for compiled in in_force:
-            try:
-                decision = await self._decide(compiled, body, generates=generates)
-            except Unsearchable as error:
-                raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
+            decision = await self.decide(compiled, body, generates=generates)
             _note(passage, compiled, decision)
             if decision.blocked_by:
-                raise PolicyBlocked(f"the request is refused by the rule {decision.blocked_by!r} of a policy")
+                raise blocked(decision)
             if decision.body is not None:
                 passage.body = decision.body
+
+    async def decide(self, compiled: CompiledPolicy, body: bytes, *, generates: bool) -> Decision:
+        """What one policy says of a body. Raises PolicyUnsearchable."""
+        try:
+            return await self._decide(compiled, body, generates=generates)
+        except Unsearchable as error:
+            raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
 
     async def _decide(self, compiled: CompiledPolicy, body: bytes, *, generates: bool) -> Decision:
         if len(body) <= _LARGE_BODY:
@@ -156,6 +139,11 @@ class RequestPolicy:
             if compiled.refuses_unread:
                 raise Unsearchable("the search took too long") from None
             return PASSED
+
+
+def blocked(decision: Decision) -> PolicyBlocked:
+    """What a client is refused with whose request a rule blocks."""
+    return PolicyBlocked(f"the request is refused by the rule {decision.blocked_by!r} of a policy")
 
 
 def _note(passage: Passage, compiled: CompiledPolicy, decision: Decision) -> None:

@@ -11,10 +11,11 @@ from pointsman.core.policy import PolicyHit, Side
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.events.operations_record import Operation
 from pointsman.events.record import Record
-from pointsman.gateway.request_policy import COUNTING, MOST_COMPILED, PoliciesInForce
+from pointsman.gateway.request_policy import MOST_COMPILED, PoliciesInForce
 from pointsman.proxy.stages import BodyFilter
 from pointsman.routing.answer_rules import AnswerRules
 from pointsman.routing.policy import CompiledPolicy
+from pointsman.routing.tokens_used import is_counting
 from pointsman.wire.response import ResponseHead, has_body
 
 _LEAST_SUCCESS, _MOST_SUCCESS = 200, 299
@@ -33,7 +34,7 @@ class ResponsePolicy:
         in_force = self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
         if not in_force or not _LEAST_SUCCESS <= head.status <= _MOST_SUCCESS or not has_body(head.status):
             return None
-        if record.protocol == InferenceProtocol.EMBEDDINGS or record.path.endswith(COUNTING):
+        if record.protocol == InferenceProtocol.EMBEDDINGS or is_counting(record.path):
             return None
         rules = self._rules(record, in_force)
         if record.notes is not None:

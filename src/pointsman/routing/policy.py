@@ -25,8 +25,9 @@ from pointsman.routing.request_text import (
     texts_of,
 )
 from pointsman.routing.request_tools import ToolPlace, tools_called, tools_of
-from pointsman.routing.text_patterns import PatternSet, plain
-from pointsman.wire.json_strings import Document, Span, flat_text, read_document
+from pointsman.routing.text_patterns import PatternSet, folded
+from pointsman.wire.json_strings import Document, Span, flat_text, may_hold_controls, read_document
+from pointsman.wire.output_bound import prompts_in
 
 MOST_BYTES = 4 * 1024 * 1024
 """Of a body that is searched. Beyond it a request is refused where a rule blocks or redacts."""
@@ -73,7 +74,7 @@ class ToolRule:
     def matches(self, tool: ToolPlace) -> bool:
         if not tool.names:
             return True  # whatever it is: it cannot be told, so it is not allowed
-        if any(self.is_denied(plain(name).casefold()) for name in tool.names):
+        if any(self.is_denied(folded(name)) for name in tool.names):
             return True
         return self.is_allowed is not None and not all(self.is_allowed(name) for name in tool.names)
 
@@ -122,7 +123,7 @@ def compile_policy(
     tools = tuple(
         ToolRule(
             rule,
-            _any_of([name.casefold() for name in rule.denied_tools]),
+            _any_of(rule.denied_tools, folded),
             _any_of(rule.allowed_tools) if rule.allowed_tools else None,
         )
         for rule in rules
@@ -144,10 +145,11 @@ def compile_policy(
     )
 
 
-def _any_of(names: Iterable[str]) -> Callable[[str], bool]:
-    """Whether a name is one of those in which `*` stands for anything."""
-    exact = frozenset(name for name in names if "*" not in name)
-    starred = [name.split("*") for name in names if "*" in name]
+def _any_of(names: Iterable[str], fold: Callable[[str], str] = str) -> Callable[[str], bool]:
+    """Whether a name, folded, is one of those in which `*` stands for anything."""
+    pieces_of = [[fold(piece) for piece in name.split("*")] for name in names]
+    exact = frozenset(pieces[0] for pieces in pieces_of if len(pieces) == 1)
+    starred = [pieces for pieces in pieces_of if len(pieces) > 1]
 
     def found(name: str) -> bool:
         return name in exact or any(_fits(name, pieces) for pieces in starred)
@@ -285,12 +287,13 @@ def _beyond(most: int, names: Mapping[str, Any], dialect: str) -> str | None:
     if own is None:
         return None
     times = 1
-    for name in _TIMES:
+    for name in _TIMES:  # of these the larger
         value = names.get(name)
         if value is not None:
             if type(value) is not int or value < 1:
                 return f"/{name}"
             times = max(times, value)
+    times *= prompts_in(names.get("prompt"))
     for name in _ALL_BOUNDS:
         value = names.get(name)
         if value is not None and (type(value) is not int or value < 1 or value * times > most):
@@ -304,7 +307,8 @@ def _suspects(compiled: CompiledPolicy, patterns: PatternSet, document: Document
     hidden = hidden_texts(document.value)
     if hidden:
         flat = b"\n".join((flat, *hidden))
-    return {number for number in patterns.in_forms(flat) if number in compiled.by_number}
+    has_controls = may_hold_controls(document.canonical)  # what is hidden there too
+    return {number for number in patterns.in_forms(flat, has_controls=has_controls) if number in compiled.by_number}
 
 
 def _search(compiled: CompiledPolicy, found: Set[int], document: Document, body: bytes, hits: Hits) -> bytes | None:

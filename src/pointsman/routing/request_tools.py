@@ -22,6 +22,10 @@ _KNOWN = _PLAIN | frozenset(
 _CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use", "function_call", "custom_tool_call", "mcp_call"))
 
 
+_CHOICES = frozenset(("auto", "any", "none", "required", "tool", "allowed_tools"))
+"""Words of a choice that name no tool."""
+
+
 class ToolPlace:
     """A tool somewhere in a request. Not a dataclass: there may be hundreds."""
 
@@ -34,7 +38,7 @@ class ToolPlace:
 
 
 def tools_of(request: dict[str, Any]) -> Iterator[ToolPlace]:
-    """Everything that is offered, then everything that was called."""
+    """Everything that is offered or chosen, and everything that was called."""
     for key, value in request.items():
         known = key.casefold()  # some upstreams (Go's) take members in any case
         if value is None:
@@ -43,6 +47,10 @@ def tools_of(request: dict[str, Any]) -> Iterator[ToolPlace]:
             yield from _offered(value, f"/{known}", "mcp" if known == "mcp_servers" else "")
         elif known == "web_search_options":
             yield ToolPlace(("web_search",), "/web_search_options")
+        elif known in ("tool_choice", "function_call"):
+            yield from _chosen(value, f"/{known}")
+        elif known == "prompt" and type(value) is dict:  # kept at the upstream, and may have tools
+            yield ToolPlace((), "/prompt")
         elif known in ("messages", "input") and type(value) is list:
             for number, each in enumerate(value):
                 if type(each) is dict:
@@ -85,6 +93,16 @@ def _names(tool: Any, kind: str = "") -> Names:
             names += [each for each in _members(inner, "name") if type(each) is str]
     names += [each for each in _members(tool, "type") if type(each) is str and each not in _PLAIN_TYPES]
     return tuple(names)
+
+
+def _chosen(choice: Any, place: str) -> Iterator[ToolPlace]:
+    """What has to be called: offered beside it, or known to the upstream."""
+    names = tuple(each for each in _names(choice) if each not in _CHOICES)
+    if names:
+        yield ToolPlace(names, place)
+    for inner in (choice, *_members(choice, "allowed_tools")):
+        for tools in _members(inner, "tools"):
+            yield from _offered(tools, f"{place}/tools")
 
 
 def _in_message(message: dict[str, Any], place: str) -> Iterator[ToolPlace]:

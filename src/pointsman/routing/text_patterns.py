@@ -22,11 +22,15 @@ _FORBIDDEN = {"A": "^", "z": "$", "C": "."}
 _PROBE, _PROBE_PATTERN = b"\xf4\x8f\xbf\xbf", r"(?-i)\x{10FFFF}"
 _ESCAPE = re.compile(r"\\(.)", re.S)
 _FLAGS = re.compile(r"\(\?([a-zA-Z]*)-([a-zA-Z]+)[:)]")
+_CONTROLS = bytes((*range(9), *range(14, 32), 127))
+"""Of ASCII, those that are no white space."""
 INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+    "[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Characters that nobody sees (Default_Ignorable_Code_Point of Unicode 15), and halves of characters."""
+"""Characters that nobody sees (Default_Ignorable_Code_Point of Unicode 15, control characters but white space, marks of
+annotations), and halves of characters."""
 
 
 def options(memory: int) -> "re2.Options":
@@ -44,6 +48,10 @@ def pattern_problem(pattern: str) -> str:
         return f"is longer than {LONGEST_PATTERN} characters"
     if "\0" in pattern or any("\ud800" <= each <= "\udfff" for each in pattern):
         return "holds a NUL or half a character"
+    if plain(pattern) != pattern:
+        return (
+            "holds characters in a form that no text is searched in; write them plain and composed (NFKC), or as \\x{…}"
+        )
     for escaped in _ESCAPE.findall(pattern):
         if escaped in _FORBIDDEN:
             return f"holds \\{escaped}, which means nothing here; write {_FORBIDDEN[escaped]}"
@@ -62,6 +70,11 @@ def pattern_problem(pattern: str) -> str:
 def plain(text: str) -> str:
     """What readers make of a text: compatibility forms are as what they stand for, what is invisible is not there."""
     return INVISIBLE.sub("", unicodedata.normalize("NFKC", INVISIBLE.sub("", text)))
+
+
+def folded(name: str) -> str:
+    """The same for all names that differ in case, or as `plain` says, only."""
+    return plain(plain(name).casefold())
 
 
 class PatternSet:
@@ -90,14 +103,16 @@ class PatternSet:
         found: list[int] = self._all.Match(text)
         return {number for number in found if number != self._probe} if found else set()
 
-    def in_forms(self, text: bytes) -> set[int]:
-        """Which match a text as it is, or as it looks (`plain`)."""
+    def in_forms(self, text: bytes, *, has_controls: bool = True) -> set[int]:
+        """Which match a text as it is, or as it looks (`plain`). Without `has_controls` ASCII looks as it is."""
         found = self.matching(text)
         if not text.isascii():
             read = text.decode("utf-8", "surrogatepass")
             made = plain(read)
             if made != read:
                 found |= self.matching(utf8(made))
+        elif has_controls and len(seen := text.translate(None, _CONTROLS)) != len(text):
+            found |= self.matching(seen)
         return found
 
     def matches(self, number: int, text: bytes) -> bool:

@@ -90,6 +90,13 @@ def flat_text(canonical: bytes, *, has_lines: bool = True) -> bytes:
     return text.replace(b'"', b"\n") if has_lines else text
 
 
+def may_hold_controls(canonical: bytes) -> bool:
+    """Whether a string may hold control characters beside line ends and tabs: told sooner than by looking for them."""
+    if b"\x7f" in canonical:
+        return True
+    return b"\\" in canonical and (b"\\u00" in canonical or b"\\b" in canonical)
+
+
 def _control(match: re.Match[bytes]) -> bytes:
     return bytes((int(match[1], 16),)) if match[1] else {b"\\b": b"\b", b"\\f": b"\f"}[match[0]]
 

@@ -13,16 +13,27 @@ from pointsman.core.usage_sum import MOST_ROWS, UsageBy, UsageSum
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.rest.admission import account_of
 from pointsman.gateway.rest.endpoints import BASE
-from pointsman.gateway.rest.requests import written_exactly
+from pointsman.gateway.rest.requests import MOMENT_SHAPE, written_exactly
 from pointsman.gateway.usage_report import DEFAULT_DAYS, parse_place, written_place
 
 AccountName = Annotated[str, Depends(account_of)]
 _MOMENT = "RFC 3339, with a time zone: 2026-11-30T00:00:00Z."
-Since = Annotated[str, Field(max_length=40, description=f"From then on. {_MOMENT} Left out: {DEFAULT_DAYS} days ago.")]
-Until = Annotated[str, Field(max_length=40, description=f"Before then. {_MOMENT} Left out: now.")]
+Since = Annotated[
+    str,
+    Field(
+        max_length=40,
+        description=f"From then on. {_MOMENT} Left out: {DEFAULT_DAYS} days ago.",
+        json_schema_extra=MOMENT_SHAPE,
+    ),
+]
+Until = Annotated[
+    str, Field(max_length=40, description=f"Before then. {_MOMENT} Left out: now.", json_schema_extra=MOMENT_SHAPE)
+]
 By = Literal["account", "key", "route", "model", "provider", "day"]
 PageSize = Annotated[int, Field(ge=1, le=MOST_ROWS, strict=True, description="Of one page."), written_exactly(int)]
-After = Annotated[str, Field(max_length=64, description="The `next` of the page before.")]
+After = Annotated[
+    str, Field(max_length=64, pattern=r"^[0-9]+(\.[0-9]+)?-[0-9]{1,19}$", description="The `next` of the page before.")
+]
 _DEFAULT_PAGE = 100
 
 
