@@ -1,7 +1,8 @@
 """Searching a text that comes in parts, as if it had come whole: what is certain, and since when. Pure.
 
-A place is certain once as much text has come behind it as the longest match may have, and a character more: nothing
-that comes later makes a match that begins there, or changes one. Without such a bound it is certain at the end.
+A place is certain once as much text has come behind it as the longest match may have, and a character more, since an
+accent may still change the last: nothing that comes later makes a match that begins there, or changes one. Without such
+a bound it is certain at the end.
 """
 
 import re
@@ -18,6 +19,7 @@ from pointsman.wire.json_strings import Span, encoded_spans, unescaped, utf8
 MOST_WINDOW = 2_048
 """Characters of the longest match beyond which a text is searched at its end: shorter ones are searched again with
 each part."""
+_CONTINUED = bytes(range(0x80, 0xC0))
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 Found = tuple[int, int, int]
@@ -71,7 +73,7 @@ class TextSearch:
     """One text. `longest`: of what is searched for; None where the text is searched at its end."""
 
     __slots__ = ("_after", "_after_plain", "_before", "_before_plain", "_is_arguments", "_left", "_longest",
-                 "_patterns", "_wanted", "base", "held")  # fmt: skip
+                 "_looks_other", "_patterns", "_wanted", "base", "held")  # fmt: skip
 
     def __init__(
         self, patterns: PatternSet, wanted: Set[int], longest: int | None, *, is_arguments: bool = False
@@ -84,6 +86,8 @@ class TextSearch:
         self._after: dict[int, int] = {}
         """Where the last match of each pattern ended, of all characters; and the same in what the text looks like."""
         self._after_plain: dict[int, int] = {}
+        self._looks_other = False
+        """Whether anything in it is not as it looks."""
         self._left = MOST_SPANS
         self.base = 0
         """Characters that are certain."""
@@ -103,9 +107,12 @@ class TextSearch:
         if not limit:
             return []
         spans = self._as_it_is(text, limit, whole)
-        made = "" if text.isascii() else plain(text)
-        if made and made != text:
+        made = text if text.isascii() else plain(text)
+        self._looks_other = self._looks_other or made != text
+        if self._looks_other:
             spans += self._as_it_looks(text, made, limit, whole)
+        else:
+            self._after_plain.update(self._after)
         if self._is_arguments and "\\" in text:
             spans += self._unescaped(text)
         found = [
@@ -152,7 +159,7 @@ class TextSearch:
         undone = unescaped(encoded)
         for number in self._patterns.in_forms(undone) & self._wanted:
             spans = encoded_spans(encoded, self._taken(number, undone, 0)) or [(0, len(encoded))]
-            found += [(number, _characters(encoded, begin), _characters(encoded, end)) for begin, end in spans]
+            found += [(number, _begin(encoded, begin), _end(encoded, end)) for begin, end in spans]
         return found
 
     def _matches(self, text: str, before: int, limit: int, after: Mapping[int, int]) -> list[Found]:
@@ -163,10 +170,10 @@ class TextSearch:
             begin_at = before + after.get(number, 0)
             start = begin_at if is_ascii else len(utf8(text[:begin_at]))
             for first, last in self._taken(number, encoded, start):
-                begin = (first if is_ascii else _characters(encoded, first)) - before
+                begin = (first if is_ascii else _begin(encoded, first)) - before
                 if begin >= limit:
                     break
-                found.append((number, begin, (last if is_ascii else _characters(encoded, last)) - before))
+                found.append((number, begin, (last if is_ascii else _end(encoded, last)) - before))
                 self._left -= 1
         return found
 
@@ -179,5 +186,10 @@ class TextSearch:
         return [(start, len(text))] if start < len(text) else []
 
 
-def _characters(encoded: bytes, at: int) -> int:
-    return len(encoded[:at].decode("utf-8", "surrogatepass"))
+def _begin(encoded: bytes, at: int) -> int:
+    """The number of the character that a byte is in; a place may be within one that is half of another."""
+    return _end(encoded, at) - (at < len(encoded) and encoded[at] in _CONTINUED)
+
+
+def _end(encoded: bytes, at: int) -> int:
+    return len(encoded[:at].translate(None, _CONTINUED))
