@@ -16,7 +16,7 @@ from pointsman.routing.redaction import MOST_SPANS
 from pointsman.routing.text_patterns import PatternSet, plain
 from pointsman.wire.json_strings import Span, encoded_spans, unescaped, utf8
 
-MOST_WINDOW = 2_048
+MOST_WINDOW = 1_024
 """Characters of the longest match beyond which a text is searched at its end: shorter ones are searched again with
 each part."""
 _CONTINUED = bytes(range(0x80, 0xC0))
@@ -72,8 +72,21 @@ class _Whole:
 class TextSearch:
     """One text. `longest`: of what is searched for; None where the text is searched at its end."""
 
-    __slots__ = ("_after", "_after_plain", "_before", "_before_plain", "_is_arguments", "_left", "_longest",
-                 "_looks_other", "_patterns", "_wanted", "base", "held")  # fmt: skip
+    __slots__ = (
+        "_after",
+        "_after_plain",
+        "_before",
+        "_before_plain",
+        "_held",
+        "_is_arguments",
+        "_left",
+        "_longest",
+        "_looks_other",
+        "_patterns",
+        "_wanted",
+        "base",
+        "length",
+    )  # fmt: skip
 
     def __init__(
         self, patterns: PatternSet, wanted: Set[int], longest: int | None, *, is_arguments: bool = False
@@ -91,17 +104,21 @@ class TextSearch:
         self._left = MOST_SPANS
         self.base = 0
         """Characters that are certain."""
-        self.held = ""
+        self._held: list[str] = []
         """Those that are not."""
+        self.length = 0
+        """How many that are."""
 
     def add(self, part: str) -> list[Found]:
         """What is found for certain now."""
-        self.held += part
+        self._held.append(part)
+        self.length += len(part)
         return [] if self._longest is None else self.settle(is_end=False)
 
     def settle(self, *, is_end: bool) -> list[Found]:
         """What is found; at the end of the text, in all of it."""
-        whole = _Whole(self.held)
+        held = "".join(self._held)
+        whole = _Whole(held)
         text = whole.text
         limit = len(text) if is_end or self._longest is None else certain(text, self._longest)
         if not limit:
@@ -122,7 +139,7 @@ class TextSearch:
         self._before_plain = plain(text[:limit])[-1:] or self._before_plain
         gone = whole.origin(limit)
         self.base += gone
-        self.held = self.held[gone:]
+        self._held, self.length = [held[gone:]], len(held) - gone
         return found
 
     def _as_it_is(self, text: str, limit: int, whole: _Whole) -> list[Found]:
@@ -134,6 +151,8 @@ class TextSearch:
 
     def _as_it_looks(self, text: str, made: str, limit: int, whole: _Whole) -> list[Found]:
         """From the first to the last character that has a part in a match."""
+        if not self._patterns.matching(utf8(self._before_plain + made)) & self._wanted:
+            return []
         starts = [0, *(at for at in range(1, len(text)) if _begins(text[at]))]
         ends = [*starts[1:], len(text)]
         lengths = [len(plain(text[begin:end])) for begin, end in zip(starts, ends, strict=True)]
