@@ -121,8 +121,10 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Staged]:
                 staged.keys[name] = gateway.run("key", "create", name, *options)
             for budget in BUDGETS:
                 gateway.run("budget", "create", *budget)
-            gateway.run("price", "set", "canned=small", "--input", "2", "--output", "4")
-            gateway.run("price", "set", "work", "--input", "10", "--output", "100", "--request", "0.001")
+            gateway.run("price", "set", "canned=small", "--input-price", "2", "--output-price", "4")
+            gateway.run(
+                "price", "set", "work", "--input-price", "10", "--output-price", "100", "--request-price", "0.001"
+            )
             (directory / "policy.yaml").write_text(POLICY)
             gateway.run("policy", "set", str(directory / "policy.yaml"))
             gateway.run("policy", "enforce")
@@ -293,7 +295,9 @@ def test_what_redaction_and_context_take_out_is_told_as_the_answer_tells_it(stag
     answer = staged.send("free", repeated())
     assert answer.status == 200
     assert answer.value(b"x-pointsman-context") == f"saved={context['saved_tokens']}".encode()
-    assert b"redacted" in (answer.value(b"x-pointsman-policy") or b"")
+    said = [value for name, value in answer.fields if name.lower() == b"x-pointsman-policy"]
+    assert said == [b"enforced=1; redacted", b"enforced=1; answers=block"]
+    assert stage(made, "response_policy")["decision"] == "depends"
 
 
 WRITTEN = {"usage": "usage_record", "receipts": "receipt", "audit": "audit"}
