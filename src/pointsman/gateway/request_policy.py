@@ -25,6 +25,7 @@ from pointsman.routing.policy import (
     compile_policy,
     evaluate,
 )
+from pointsman.routing.tokens_used import is_counting
 from pointsman.store.interface import Store
 
 _LARGE_BODY = 32 * 1024
@@ -37,8 +38,6 @@ _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""
 MOST_COMPILED = 4096
 """Callers times routes times dialects that are remembered of one policy."""
-COUNTING = "/count_tokens"
-"""Ends the path of requests that ask for no output."""
 
 
 @dataclass(frozen=True, slots=True)
