@@ -67,7 +67,9 @@ class PoliciesInForce:
 
     def about(self, caller: Caller, route: str, dialect: str, side: Side) -> list[CompiledPolicy]:
         """The rules of each policy that are about such requests; none for most."""
-        in_force = self._by_account.get(caller.account, ())
+        in_force = self._by_account.get(caller.account)
+        if in_force is None:
+            return []
         found = [each.about(caller, route, dialect, side) for each in in_force]
         return [each for each in found if each is not None]
 
@@ -108,10 +110,9 @@ class RequestPolicy:
     async def __call__(self, passage: Passage) -> None:
         """Raises PolicyBlocked and PolicyUnsearchable."""
         record = passage.record
-        passage.wants_plain_answer = any(
-            compiled.refuses_unread
-            for compiled in self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
-        )
+        about_answers = self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
+        if about_answers:
+            passage.wants_plain_answer = any(compiled.refuses_unread for compiled in about_answers)
         in_force = self._policies.about(record.caller, record.route, record.protocol, Side.REQUEST)
         if not in_force:
             return
