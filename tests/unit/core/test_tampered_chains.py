@@ -9,12 +9,18 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pointsman.core.audit_check import AuditCheck
-from pointsman.core.receipt_check import ReceiptCheck
 
 from pointsman.core import receipt as receipts
-from pointsman.core.audit import NO_ENTRY, AuditDraft, AuditEntry, AuditHead, chained, digest_of_entry
-from pointsman.core.receipt import NO_RECEIPT, Receipt, digest_of_receipt
+from pointsman.core.audit import (
+    AUDIT_CHAIN,
+    AuditDraft,
+    AuditEntry,
+    chained,
+    digest_of_entry,
+)
+from pointsman.core.chain import NO_HEAD, ChainHead
+from pointsman.core.chain_check import ChainCheck
+from pointsman.core.receipt import RECEIPT_CHAIN, Receipt, digest_of_receipt
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 Link = TypeVar("Link", AuditEntry, Receipt)
@@ -24,14 +30,14 @@ LENGTH = 6
 def entries(key: bytes = KEY) -> list[AuditEntry]:
     accounts = ("default", "team")
     return chained(
-        NO_ENTRY,
+        NO_HEAD,
         [AuditDraft(n + 0.5, accounts[n % 2], f"key:k{n}", "key.create", f"s{n}", "", "{}") for n in range(LENGTH)],
         key,
     )
 
 
 def receipts_of(key: bytes = KEY, account: str = "default") -> list[Receipt]:
-    head, made = NO_RECEIPT, []
+    head, made = NO_HEAD, []
     for n in range(LENGTH):
         hashes = [sha256(bytes([n, each])).digest() for each in range(4)]
         draft = Receipt(0, f"r{n}", n + 0.5, account, "fast", "groq", "real", 0, 1, 200 + n, *hashes)
@@ -41,18 +47,20 @@ def receipts_of(key: bytes = KEY, account: str = "default") -> list[Receipt]:
 
 
 def audit_problems(found: Sequence[AuditEntry], kept: Sequence[AuditEntry] = ()) -> int:
-    check = AuditCheck(KEY, NO_ENTRY, [(AuditHead(kept[-1].sequence, kept[-1].digest), "a note")] if kept else [])
+    check = ChainCheck(
+        AUDIT_CHAIN, KEY, NO_HEAD, [(ChainHead(kept[-1].sequence, kept[-1].digest), "a note")] if kept else []
+    )
     for each in found:
-        check.entry(each)
+        check.add(each)
     check.end()
     return check.problem_count
 
 
 def receipt_problems(found: Sequence[Receipt], kept: Sequence[Receipt] = ()) -> int:
-    check = ReceiptCheck(KEY, kept=kept[-1].head if kept else None)
+    check = ChainCheck(RECEIPT_CHAIN, KEY, NO_HEAD, [(kept[-1].head, "a note")] if kept else [])
     for each in found:
-        check.receipt(each)
-    check.end(check.head)  # whoever writes the database writes its note of the newest, too
+        check.add(each)
+    check.end_noted(check.head)  # whoever writes the database writes its note of the newest, too
     return check.problem_count
 
 
