@@ -40,8 +40,9 @@ acceptance-agents: setup  ## real coding agents in the sandbox; installs them fi
 acceptance-runner: setup  ## runners' models through several processes on real parts, and what breaks (root, 3 min)
 	$(BIN)/python -m tests.acceptance.runner
 
-bench: setup  ## ratios against nginx (PEERS=1: more peers)
+bench: setup  ## ratios against nginx (PEERS=1: more peers), and what each stage of a gateway costs
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/stages.py
 
 bench-chains: setup  ## CPU time of chains beside a direct route, with quotas on SQLite and PostgreSQL
 	$(BIN)/python bench/chains.py

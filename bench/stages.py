@@ -41,6 +41,7 @@ from pointsman.gateway.context_stage import ContextStage
 from pointsman.gateway.decisions import Decisions
 from pointsman.gateway.receipt_stages import ReceiptStages
 from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
+from pointsman.gateway.response_policy import ResponsePolicy
 from pointsman.gateway.usage import UsageRows
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.dispatch import Dispatcher
@@ -164,7 +165,7 @@ async def cell(directory: Path, store: SqlStore, policies: PoliciesInForce, of: 
         if of.has_policy:
             policy = RequestPolicy(policies)
             stack.callback(policy.close)
-            stages = replace(stages, request_policy=policy)
+            stages = replace(stages, request_policy=policy, response_policy=ResponsePolicy(policies))
         if of.trims:
             options = {(_ACCOUNT, "direct"): ContextOptions(True, True, 100_000)}
             context = ContextStage(lambda: options, print)
@@ -179,7 +180,7 @@ def _behind(of: Arrangement, store: SqlStore, stages: Stages, made: Cell) -> Sta
     if of.keeps_usage:
         usage = UsageRows(store, print, time.time, keep_days=1, prices_of=lambda _: _PRICES)
         made.flushes.append(lambda: _written(usage))
-        stages = replace(stages, usage_record=usage.record)
+        stages = replace(stages, usage_open=usage.open, usage_record=usage.record)
     if of.audits:
         stages = replace(stages, audit=AuditStage(Decisions(store, print, time.time)).note)
     if of.gives_receipts:

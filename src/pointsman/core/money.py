@@ -34,7 +34,9 @@ def parse_price(text: str) -> int:
 
 def cost_of(*tokens_and_prices: tuple[int, int]) -> int:
     """What tokens cost at their prices (`parse_price`), as an amount, rounded up: what is used is never free."""
-    pico = sum(tokens * price for tokens, price in tokens_and_prices)
+    pico = 0
+    for tokens, price in tokens_and_prices:
+        pico += tokens * price
     return -(-pico // _PICO_OF_NANO)
 
 

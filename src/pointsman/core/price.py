@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pointsman.core.money import cost_of
 
@@ -24,9 +25,8 @@ class Price:
     """For each request besides, as an amount."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """What one request used, as far as it is known."""
+class Tokens(NamedTuple):
+    """What one request used, as far as it is known. A tuple, since some are made per request."""
 
     input: int = 0
     """Cached ones included."""
@@ -55,6 +55,8 @@ class PriceTable:
         price = self.find(provider, model)
         if price is None:
             return None
+        if not tokens.cached_input:
+            return cost_of((tokens.input, price.input), (tokens.output, price.output)) + price.request
         cached = min(tokens.cached_input, tokens.input)
         cached_price = price.input if price.cached_input is None else price.cached_input
         used = cost_of((tokens.input - cached, price.input), (cached, cached_price), (tokens.output, price.output))

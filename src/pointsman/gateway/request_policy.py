@@ -30,8 +30,8 @@ from pointsman.store.interface import Store
 
 _LARGE_BODY = 32 * 1024
 """Larger ones are searched in a thread: 200 KiB take 2 ms, and many times that with hard patterns."""
-_MOST_ON_THE_LOOP = 4_000_000
-"""Bytes times open steps of the patterns: a hostile text of so much holds the loop for 20 ms, any other for less than
+_MOST_ON_THE_LOOP = 1_000_000
+"""Bytes times open steps of the patterns: a hostile text holds the loop for 25 ms at the worst, any other for less than
 one."""
 _THREADS = 2
 _SEARCH_SECONDS = 10.0

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pointsman.core.attempts import Chain, Member
 from pointsman.core.budget import Budget, BudgetRefusal, BudgetUnit, BudgetWindow, Charge
@@ -27,12 +28,11 @@ class Applying:
     subject: str
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What one request comes to, or may come to, in every unit."""
+class Use(NamedTuple):
+    """What one request comes to, or may come to, in every unit. A tuple, since some are made per request."""
 
     requests: int = 0
-    tokens: Tokens = Tokens()  # noqa: RUF009  # frozen
+    tokens: Tokens = Tokens()
     money: int = 0
 
     def of(self, unit: BudgetUnit) -> int:

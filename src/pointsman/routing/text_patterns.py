@@ -86,7 +86,7 @@ def program_size(pattern: str) -> int:
 
 
 def open_steps(pattern: str) -> int:
-    """How many of them a hostile text may keep busy at once: each costs up to 5 ns for each byte of it.
+    """How many of them a hostile text may keep busy at once: each costs up to 25 ns for each byte of it.
 
     All but those of letters that stand by themselves: these are left one after the other. What is repeated or optional,
     stands for many characters, or is a choice, counts, as often as it is repeated.

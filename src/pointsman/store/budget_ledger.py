@@ -161,17 +161,17 @@ class SqlBudgetLedger:
         if hold.is_settled:
             return
         hold.is_settled = True
-        for charge, amount in zip(hold.charges, amounts, strict=True):
-            is_soft = charge.limit is None
-            self._change(key_of(charge), hold.account, charge, amount if is_soft else amount - charge.amount)
-
-    def _change(self, key: CounterKey, account: str, charge: Charge, amount: int) -> None:
-        known = self._changes.get(key)
-        if known is not None:
-            known.amount += amount
-        elif amount > 0 or (amount and len(self._changes) < MOST_UNWRITTEN):
-            self._changes[key] = _Change(account, charge.ends_at, amount, charge.limit is None)
-        self._wake.set()
+        changes = self._changes
+        for charge, came_to in zip(hold.charges, amounts, strict=True):
+            amount = came_to if charge.limit is None else came_to - charge.amount
+            key = key_of(charge)
+            known = changes.get(key)
+            if known is not None:
+                known.amount += amount
+            elif amount > 0 or (amount and len(changes) < MOST_UNWRITTEN):
+                changes[key] = _Change(hold.account, charge.ends_at, amount, charge.limit is None)
+        if not self._wake.is_set():
+            self._wake.set()
 
     async def write(self) -> None:
         """Write what requests came to. Raises LedgerUnavailable; what was not written is written the next time."""

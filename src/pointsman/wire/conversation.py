@@ -4,7 +4,6 @@ In the dialects of chat completions, messages and responses. Owns what of them i
 body. What is not understood is an error with a word of its own: whoever asks leaves the body as it is.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
@@ -244,13 +243,14 @@ def _item_entry(item: _Item, place: Place) -> Entry:
 
 
 def _check_pairs(entries: Iterable[Entry]) -> None:
-    pending: Counter[str] = Counter()
+    pending: dict[str, int] = {}
     for entry in entries:
         for result in entry.results:
-            if not pending[result.call_id]:
+            if not pending.get(result.call_id):
                 raise NotUnderstood("unpaired")
             pending[result.call_id] -= 1
-        pending.update(call_id for call_id, _ in entry.calls)
+        for call_id, _ in entry.calls:
+            pending[call_id] = pending.get(call_id, 0) + 1
 
 
 def _read_tools(body: bytes, place: Place, protocol: str) -> list[Tool]:

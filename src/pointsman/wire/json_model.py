@@ -16,6 +16,8 @@ _SPACE = re.compile(rb"[ \t\r\n]*")
 # Possessive: a key of 10 MiB of escapes would otherwise leave 5 million places to come back to, and 600 MiB.
 _MEMBER = re.compile(rb'[ \t\r\n]*+"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*+:[ \t\r\n]*+', re.S)
 _KEY = b'"model"'
+_ENDS = b",]}"
+"""What stands behind a value, but for space."""
 _SMALL = 32 * 1024
 """Beyond it, searching the text for the key costs more than reading all keys."""
 _WINDOW = 64 * 1024
@@ -173,8 +175,9 @@ def members(body: bytes, key_limit: int) -> list[tuple[str, Place]]:
     at = _end_of_space(body) + 1
     for name, length in zip(names, lengths, strict=True):
         begin = _value_start(body, at)
-        found.append((name, (begin, begin + length)))
-        at = _end_of_space(body, begin + length) + 1
+        end = begin + length
+        found.append((name, (begin, end)))
+        at = (end if body[end] in _ENDS else _end_of_space(body, end)) + 1
     return found
 
 
@@ -192,8 +195,9 @@ def elements(body: bytes, place: Place) -> list[Place]:
     at = begin + 1
     for value in values:
         start = _end_of_space(body, at)
-        found.append((start, start + memoryview(value).nbytes))
-        at = _end_of_space(body, found[-1][1]) + 1
+        stop = start + memoryview(value).nbytes
+        found.append((start, stop))
+        at = (stop if body[stop] in _ENDS else _end_of_space(body, stop)) + 1
     return found
 
 

@@ -1,8 +1,7 @@
 """What a request's body says of how long its answer may get, in any dialect. Not here: whether it is a good request."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,9 +18,8 @@ _MOST_MEMBERS = DEFAULT_LIMITS.json_keys
 _READ = _TOKENS | _ANSWERS | {"stream", "prompt"}
 
 
-@dataclass(frozen=True, slots=True)
-class OutputBound:
-    """As the client wrote it."""
+class OutputBound(NamedTuple):
+    """As the client wrote it. A tuple, since one is made per request."""
 
     tokens: int | None = None
     """Of one answer; None when it names no limit."""

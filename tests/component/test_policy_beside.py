@@ -1,0 +1,59 @@
+"""Where a request policy searches bodies: beside the event loop what could hold it. CPU time, not the clock's."""
+
+import asyncio
+import random
+import time
+from typing import Any, cast
+
+import pytest
+
+from pointsman.core.candidate import Candidate
+from pointsman.core.endpoint import Endpoint
+from pointsman.core.protocols import InferenceProtocol as P
+from pointsman.events.record import Record
+from pointsman.gateway.request_policy import _MOST_ON_THE_LOOP, PoliciesInForce, RequestPolicy
+from pointsman.proxy.stages import Passage
+from pointsman.routing.policy import CompiledPolicy
+from pointsman.wire.request import Request, RequestHead
+from tests.support.policies import compiled, rule
+
+_PATH = "/v1/chat/completions"
+
+
+class _Always:
+    """One policy for all."""
+
+    def __init__(self, policy: CompiledPolicy) -> None:
+        self._policy = policy
+
+    def about(self, *_: Any) -> list[CompiledPolicy]:
+        return [self._policy]
+
+
+async def _share_of_the_loop(policy: CompiledPolicy, body: bytes) -> float:
+    stage = RequestPolicy(cast(PoliciesInForce, _Always(policy)))
+    head = RequestHead("POST", _PATH, 1, [])
+    target = Candidate("fast", Endpoint("mock", "", 0, ""), "m", (P.CHAT_COMPLETIONS,))
+    try:
+        loop, all_threads = time.thread_time(), time.process_time()
+        for _ in range(3):
+            record = Record("id", 0.0, "POST", _PATH, P.CHAT_COMPLETIONS)
+            await stage(Passage(Request(head, body), record, target))
+        return (time.thread_time() - loop) / (time.process_time() - all_threads)
+    finally:
+        stage.close()
+
+
+@pytest.mark.alone
+@pytest.mark.guarantee("P10")
+@pytest.mark.parametrize(("more", "is_beside"), [(-1, False), (0, False), (1, True)])
+def test_a_body_that_could_keep_patterns_busy_is_searched_beside_the_event_loop(more: int, is_beside: bool) -> None:
+    policy = compiled(rule("wide", pattern="a[ab]{100}c"))
+    assert policy is not None
+    assert _MOST_ON_THE_LOOP % policy.steps == 0, policy.steps
+    size = _MOST_ON_THE_LOOP // policy.steps + more
+    luck = random.Random(1)  # the same text each time
+    opening, closing = b'{"messages":[{"role":"user","content":"', b'"}]}'
+    text = "".join(luck.choices("ab", k=size - len(opening) - len(closing))).encode()
+    share = asyncio.run(_share_of_the_loop(policy, opening + text + closing))
+    assert (share < 0.5) is is_beside, f"the loop did {share:.0%} of the work"
