@@ -1,5 +1,6 @@
 """A relay whose body goes through a filter."""
 
+import weakref
 from hashlib import sha256
 
 import pytest
@@ -118,3 +119,16 @@ def test_a_cut_hands_on_what_may_pass_then_says_so() -> None:
     relay.truncate("upstream read error")
     assert client.got.count(b"HTTP/1.1 200") == 1
     assert client.body.startswith(b'A\n\ndata: {"error":{"message":"response truncated: upstream read error"')
+
+
+def test_what_is_held_goes_with_the_answers_end() -> None:
+    body_filter = Shouting()
+    held = weakref.ref(body_filter)
+    relay, client, _ = made(body_filter)
+    relay.body(b"a", last=False)
+    del body_filter
+    assert held() is not None
+    relay.let_go()
+    assert held() is None
+    relay.body(b"b", last=True)
+    assert client.got == b""
