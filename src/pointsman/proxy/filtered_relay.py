@@ -47,7 +47,9 @@ class FilteredRelay(Relay):
         return self._refused
 
     def start(self) -> None:
-        """The head waits for what may pass."""
+        """The head waits for what may pass, where anything may be refused."""
+        if self._filter is not None and not self._filter.holds:
+            super().start()
 
     def let_go(self) -> None:
         """Of what is held, and of the upstream's answer, which holds this. It has ended, however it did."""
@@ -70,7 +72,10 @@ class FilteredRelay(Relay):
             passed += blocked.passed
             self._refused = blocked.told
         except Exception:  # what was not searched does not pass, and the connection that brought it goes on
-            self._refused = BROKEN
+            if self._filter.holds:
+                self._refused = BROKEN
+            else:
+                passed = data
         self._hand(passed, last=last and not self._refused)
         if self._refused and self._abandon is not None:
             self._abandon()

@@ -19,6 +19,8 @@ from pointsman.wire.json_strings import read_document
 class Filter(Protocol):
     """See `proxy.stages.BodyFilter`."""
 
+    holds: bool
+
     def receive(self, data: bytes) -> bytes: ...
     def finish(self, *, is_whole: bool = True) -> bytes: ...
 
@@ -90,6 +92,8 @@ def _effects(rules: Iterable[Rule]) -> str:
 class RefusedAnswer:
     """For what cannot be searched at all."""
 
+    holds = True
+
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
@@ -107,6 +111,7 @@ class InTurn:
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self._filters = filters
+        self.holds = any(each.holds for each in filters)
 
     def receive(self, data: bytes) -> bytes:
         """Raises Blocked."""
@@ -128,20 +133,20 @@ class BufferedAnswer:
     def __init__(self, compiled: CompiledPolicy, tell: Tell, *, holds: bool) -> None:
         self._compiled = compiled
         self._tell = tell
-        self._holds = holds
+        self.holds = holds
         self._body = bytearray()
         self._is_too_large = False
 
     def receive(self, data: bytes) -> bytes:
         """Raises Blocked for what is too large."""
         if self._is_too_large:
-            return b"" if self._holds else data
+            return b"" if self.holds else data
         self._body += data
         if len(self._body) > MOST_HELD:
             self._is_too_large, self._body = True, bytearray()
-            if self._holds:
+            if self.holds:
                 raise unsearchable(f"it is larger than {MOST_HELD} bytes")
-        return b"" if self._holds else data
+        return b"" if self.holds else data
 
     def finish(self, *, is_whole: bool = True) -> bytes:
         """Raises Blocked."""
@@ -154,7 +159,7 @@ class BufferedAnswer:
             raise unsearchable("it is not the JSON that it should be") from None
         for hit in decision.hits:
             self._tell(hit)
-        if not self._holds:
+        if not self.holds:
             return b""
         if decision.blocked_by:
             raise refused_by(decision.blocked_by)
