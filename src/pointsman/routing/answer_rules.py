@@ -15,6 +15,11 @@ from pointsman.routing.policy import CompiledPolicy, Unsearchable, evaluate
 from pointsman.routing.streamed_answer import MOST_HELD, StreamedAnswer, Tell, redacts, refused_by, unsearchable
 from pointsman.wire.json_strings import read_document
 
+MOST_WORK = 100_000_000
+"""Bytes times steps of patterns that are searched at once, on the event loop: a tenth of a second or two."""
+_MOST_WORK_OFTEN = 1_000_000
+"""The same, of what is searched again with each event."""
+
 
 class Filter(Protocol):
     """See `proxy.stages.BodyFilter`."""
@@ -42,15 +47,20 @@ def _only(compiled: CompiledPolicy, effects: set[Effect]) -> CompiledPolicy | No
     return replace(compiled, rules=rules, tools=tools, by_number=by_number, patterns=patterns)
 
 
+def most_of(compiled: CompiledPolicy) -> int:
+    """Bytes of an answer that are held: fewer where the patterns may take long."""
+    return min(MOST_HELD, MOST_WORK // max(1, compiled.steps))
+
+
 def longest_of(compiled: CompiledPolicy) -> int | None:
-    """What the longest match of any of its patterns may have, in characters; None for no bound."""
+    """What the longest match of any of its patterns may have, in characters; None to search texts at their ends."""
     longest = 0
     for rule in compiled.by_number.values():
         one = longest_match(rule.pattern)
         if one is None:
             return None
         longest = max(longest, one)
-    return longest
+    return longest if longest * compiled.steps <= _MOST_WORK_OFTEN else None
 
 
 class AnswerRules:
@@ -79,9 +89,10 @@ class AnswerRules:
         return filters[0] if len(filters) == 1 else InTurn(filters)
 
     def _one(self, compiled: CompiledPolicy, tell: Tell, *, is_stream: bool, holds: bool) -> Filter:
+        most = most_of(compiled)
         if is_stream:
-            return StreamedAnswer(compiled, tell, holds=holds, longest=self.longest[id(compiled)])
-        return BufferedAnswer(compiled, tell, holds=holds)
+            return StreamedAnswer(compiled, tell, holds=holds, longest=self.longest[id(compiled)], most=most)
+        return BufferedAnswer(compiled, tell, holds=holds, most=most)
 
 
 def _effects(rules: Iterable[Rule]) -> str:
@@ -130,8 +141,9 @@ class InTurn:
 class BufferedAnswer:
     """An answer that is one JSON text; held whole where a rule blocks or redacts."""
 
-    def __init__(self, compiled: CompiledPolicy, tell: Tell, *, holds: bool) -> None:
+    def __init__(self, compiled: CompiledPolicy, tell: Tell, *, holds: bool, most: int = MOST_HELD) -> None:
         self._compiled = compiled
+        self._most = most
         self._tell = tell
         self.holds = holds
         self._body = bytearray()
@@ -142,10 +154,10 @@ class BufferedAnswer:
         if self._is_too_large:
             return b"" if self.holds else data
         self._body += data
-        if len(self._body) > MOST_HELD:
+        if len(self._body) > self._most:
             self._is_too_large, self._body = True, bytearray()
             if self.holds:
-                raise unsearchable(f"it is larger than {MOST_HELD} bytes")
+                raise unsearchable(f"it is larger than {self._most} bytes")
         return b"" if self.holds else data
 
     def finish(self, *, is_whole: bool = True) -> bytes:
