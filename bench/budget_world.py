@@ -138,8 +138,10 @@ class BudgetWorld:
         self.keys["ada"] = (await self.run("key", "create", "ada"))["key"]
 
     async def _price(self, name: str, fresh: int, kept: int, out: int, request: int) -> None:
-        prices = ("--input", _per_million(fresh), "--output", _per_million(out), "--cached-input", _per_million(kept))
-        await self.run("price", "set", name, *prices, "--request", f"{Decimal(request) / _NANO:f}")
+        prices = {"input": _per_million(fresh), "cached": _per_million(kept), "output": _per_million(out)}
+        prices["request"] = f"{Decimal(request) / _NANO:f}"
+        options = [word for what, price in prices.items() for word in (f"--{what}-price", price)]
+        await self.run("price", "set", name, *options)
 
     async def lead_directly(self, routes: Sequence[str]) -> None:
         """To the first provider alone, whose answer is the answer."""

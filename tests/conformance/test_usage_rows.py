@@ -66,6 +66,20 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.parametrize(
+    ("was_sent", "is_answered", "status", "prompt"),
+    [(True, False, 0, 10), (True, False, 403, 10), (False, False, 403, None), (False, True, 403, None)],
+)
+def test_what_an_upstream_had_before_its_client_had_to_go_used_its_prompt(
+    was_sent: bool, is_answered: bool, status: int, prompt: int | None
+) -> None:
+    record = ended()
+    record.was_sent, record.is_answered, record.status = was_sent, is_answered, status
+    record.kind, record.meter, record.received = INFER_CANCELLED, None, 40
+    row = row_of(record)
+    assert (row.prompt_tokens, row.usage_source) == (prompt, "" if prompt is None else ESTIMATED)
+
+
 def test_a_row_tells_who_asked_for_what_and_what_it_took() -> None:
     record = ended()
     record.meter, record.received, record.sent, record.notes = Counted(12, 3, 8, 2), 40, 80, StageNotes()

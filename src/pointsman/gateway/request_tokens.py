@@ -10,12 +10,13 @@ from pointsman.routing.tokens_used import has_used, is_counting
 def tokens_of(record: Record) -> Tokens | None:
     """Noted once, so that all count the same. None for what was never sent, what was refused, and what uses none.
 
-    Once the request has ended. An upstream whose client went away before it had answered has the prompt all the same.
+    Once the request has ended. An upstream whose client went away before it had answered, or was sent away since its
+    account is halted, has the prompt all the same.
     """
     notes = record.notes
     if notes is not None and notes.tokens is not None:
         return notes.tokens
-    if record.status >= 300 or not (record.is_answered or record.was_sent):
+    if not record.was_sent and not (record.is_answered and record.status < 300):
         return None
     if record.protocol == InferenceProtocol.MODEL_DISCOVERY or is_counting(record.path):
         return None
