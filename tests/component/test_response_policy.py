@@ -232,3 +232,19 @@ def test_the_usage_of_a_refused_answer_is_read(policed: PolicedDoor, upstream: U
     record.settle()
     assert record.usage is not None
     assert (record.usage.input_tokens, record.usage.output_tokens) == (3, 4)
+
+
+def test_an_account_that_is_halted_gets_what_was_held_and_is_told(policed: PolicedDoor, upstream: Upstream) -> None:
+    policed.set(answer_rule(pattern="q.*z"))
+    events = chat_events(["abc", "def"])
+    with Asked(policed, upstream) as asked:
+        asked.peer.start_events()
+        for each in events[:3]:
+            asked.peer.chunk(each)
+        asked.wait_for(events[0])
+        policed.door.advance(0)
+        policed.door.halt("default")
+        answer = asked.client.answer()
+    assert answer.body.startswith(b"".join(events[:1]))
+    assert b"account_halted" in answer.body
+    assert answer.complete

@@ -123,6 +123,8 @@ class Answering:
             relay.truncate(record.stopped)
             if relay.refused:
                 relay.truncate(BLOCKED)
+        if isinstance(relay, FilteredRelay):
+            relay.let_go()
         record.sent = relay.sent
         record.meter = relay.meter
         record.is_stream = streams = response.head.is_event_stream

@@ -24,8 +24,8 @@ class FilteredRelay(Relay):
 
     __slots__ = ("_abandon", "_filter", "_refused", "_seen")
 
-    _abandon: Callable[[], None]
-    _filter: BodyFilter
+    _abandon: Callable[[], None] | None
+    _filter: BodyFilter | None
     _refused: str
     _seen: Meter
 
@@ -47,11 +47,17 @@ class FilteredRelay(Relay):
         return self._refused
 
     def start(self) -> None:
-        """The head waits for what may pass."""
+        """The head waits for what may pass, where anything may be refused."""
+        if self._filter is not None and not self._filter.holds:
+            super().start()
+
+    def let_go(self) -> None:
+        """Of what is held, and of the upstream's answer, which holds this. It has ended, however it did."""
+        self._abandon = self._filter = None
 
     def body(self, data: bytes, *, last: bool) -> None:
         """Take what one upstream read delivered."""
-        if self._refused:
+        if self._refused or self._filter is None:
             return
         if self.hashes is not None:
             self.hashes.come(data)
@@ -66,9 +72,12 @@ class FilteredRelay(Relay):
             passed += blocked.passed
             self._refused = blocked.told
         except Exception:  # what was not searched does not pass, and the connection that brought it goes on
-            self._refused = BROKEN
+            if self._filter.holds:
+                self._refused = BROKEN
+            else:
+                passed = data
         self._hand(passed, last=last and not self._refused)
-        if self._refused:
+        if self._refused and self._abandon is not None:
             self._abandon()
 
     def _hand(self, data: bytes, *, last: bool) -> None:
@@ -81,7 +90,7 @@ class FilteredRelay(Relay):
 
     def truncate(self, reason: str) -> None:
         """The body ends here. What was held goes first; where a rule ends it, before its first byte, that is all."""
-        if not self._refused and self._tail is not None:
+        if not self._refused and self._tail is not None and self._filter is not None:
             passed = b""
             try:
                 passed = self._filter.finish(is_whole=False)

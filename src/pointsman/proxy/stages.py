@@ -18,6 +18,9 @@ from pointsman.wire.response import ResponseHead
 class BodyFilter(Protocol):
     """Sees an answer's body on its way to the client, and may change it. Sans I/O."""
 
+    holds: bool
+    """Whether anything may wait in it, or be refused; else it only looks."""
+
     def receive(self, data: bytes) -> bytes:
         """What may go on now of all that came; the rest is held, within the filter's bound. Raises Blocked."""
 

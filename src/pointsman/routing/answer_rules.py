@@ -15,9 +15,16 @@ from pointsman.routing.policy import CompiledPolicy, Unsearchable, evaluate
 from pointsman.routing.streamed_answer import MOST_HELD, StreamedAnswer, Tell, redacts, refused_by, unsearchable
 from pointsman.wire.json_strings import read_document
 
+MOST_WORK = 100_000_000
+"""Bytes times steps of patterns that are searched at once, on the event loop: a tenth of a second or two."""
+_MOST_WORK_OFTEN = 1_000_000
+"""The same, of what is searched again with each event."""
+
 
 class Filter(Protocol):
     """See `proxy.stages.BodyFilter`."""
+
+    holds: bool
 
     def receive(self, data: bytes) -> bytes: ...
     def finish(self, *, is_whole: bool = True) -> bytes: ...
@@ -40,15 +47,20 @@ def _only(compiled: CompiledPolicy, effects: set[Effect]) -> CompiledPolicy | No
     return replace(compiled, rules=rules, tools=tools, by_number=by_number, patterns=patterns)
 
 
+def most_of(compiled: CompiledPolicy) -> int:
+    """Bytes of an answer that are held: fewer where the patterns may take long."""
+    return min(MOST_HELD, MOST_WORK // max(1, compiled.steps))
+
+
 def longest_of(compiled: CompiledPolicy) -> int | None:
-    """What the longest match of any of its patterns may have, in characters; None for no bound."""
+    """What the longest match of any of its patterns may have, in characters; None to search texts at their ends."""
     longest = 0
     for rule in compiled.by_number.values():
         one = longest_match(rule.pattern)
         if one is None:
             return None
         longest = max(longest, one)
-    return longest
+    return longest if longest * compiled.steps <= _MOST_WORK_OFTEN else None
 
 
 class AnswerRules:
@@ -77,9 +89,10 @@ class AnswerRules:
         return filters[0] if len(filters) == 1 else InTurn(filters)
 
     def _one(self, compiled: CompiledPolicy, tell: Tell, *, is_stream: bool, holds: bool) -> Filter:
+        most = most_of(compiled)
         if is_stream:
-            return StreamedAnswer(compiled, tell, holds=holds, longest=self.longest[id(compiled)])
-        return BufferedAnswer(compiled, tell, holds=holds)
+            return StreamedAnswer(compiled, tell, holds=holds, longest=self.longest[id(compiled)], most=most)
+        return BufferedAnswer(compiled, tell, holds=holds, most=most)
 
 
 def _effects(rules: Iterable[Rule]) -> str:
@@ -89,6 +102,8 @@ def _effects(rules: Iterable[Rule]) -> str:
 
 class RefusedAnswer:
     """For what cannot be searched at all."""
+
+    holds = True
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -107,6 +122,7 @@ class InTurn:
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self._filters = filters
+        self.holds = any(each.holds for each in filters)
 
     def receive(self, data: bytes) -> bytes:
         """Raises Blocked."""
@@ -125,23 +141,24 @@ class InTurn:
 class BufferedAnswer:
     """An answer that is one JSON text; held whole where a rule blocks or redacts."""
 
-    def __init__(self, compiled: CompiledPolicy, tell: Tell, *, holds: bool) -> None:
+    def __init__(self, compiled: CompiledPolicy, tell: Tell, *, holds: bool, most: int = MOST_HELD) -> None:
         self._compiled = compiled
+        self._most = most
         self._tell = tell
-        self._holds = holds
+        self.holds = holds
         self._body = bytearray()
         self._is_too_large = False
 
     def receive(self, data: bytes) -> bytes:
         """Raises Blocked for what is too large."""
         if self._is_too_large:
-            return b"" if self._holds else data
+            return b"" if self.holds else data
         self._body += data
-        if len(self._body) > MOST_HELD:
+        if len(self._body) > self._most:
             self._is_too_large, self._body = True, bytearray()
-            if self._holds:
-                raise unsearchable(f"it is larger than {MOST_HELD} bytes")
-        return b"" if self._holds else data
+            if self.holds:
+                raise unsearchable(f"it is larger than {self._most} bytes")
+        return b"" if self.holds else data
 
     def finish(self, *, is_whole: bool = True) -> bytes:
         """Raises Blocked."""
@@ -154,7 +171,7 @@ class BufferedAnswer:
             raise unsearchable("it is not the JSON that it should be") from None
         for hit in decision.hits:
             self._tell(hit)
-        if not self._holds:
+        if not self.holds:
             return b""
         if decision.blocked_by:
             raise refused_by(decision.blocked_by)

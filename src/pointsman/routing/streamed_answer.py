@@ -36,7 +36,7 @@ class StreamedAnswer:
     ) -> None:
         self._compiled = compiled
         self._tell = tell
-        self._holds = holds
+        self.holds = holds
         self._longest = longest
         self._most = most
         self._cutter = EventCutter()
@@ -61,7 +61,7 @@ class StreamedAnswer:
                 raise unsearchable(f"an event is larger than {self._most} bytes")
         except Blocked as blocked:
             self._stop(blocked, passed)
-        return b"".join(passed) if self._holds else data
+        return b"".join(passed) if self.holds else data
 
     def finish(self, *, is_whole: bool = True) -> bytes:
         """Raises Blocked. `is_whole`: False for what was cut; the event that it was cut in goes."""
@@ -82,7 +82,7 @@ class StreamedAnswer:
         self._queue.clear()
         self._blocks.clear()
         self._is_blind = True
-        if self._holds:
+        if self.holds:
             raise Blocked(blocked.told, b"".join(passed)) from None
         self._tell(PolicyHit(UNREADABLE, Effect.FLAG, "", _strongest(self._compiled.rules)))
 
@@ -93,7 +93,7 @@ class StreamedAnswer:
             event = HeldEvent(raw, EventData(raw))
         except Unreadable:
             raise unsearchable("it is no event stream") from None
-        if self._holds:
+        if self.holds:
             self._queue.append(event)
             self._held += len(raw)
         text = event.data.text.strip(b" \t")
@@ -155,10 +155,10 @@ class StreamedAnswer:
                 self._blocks[text.key] = block
         elif block.has_ended:
             raise unsearchable("a text goes on behind its end")
-        if self._holds:
+        if self.holds:
             block.add(Part(event, text, block.length))
         self._found(block, block.search.add(text.value))
-        is_full = not self._holds and block.search.length > self._most
+        is_full = not self.holds and block.search.length > self._most
         if text.key is None or is_full:
             self._found(block, block.search.settle(is_end=True))
 
@@ -178,7 +178,7 @@ class StreamedAnswer:
             if rule.effect is Effect.REDACT and not block.is_fixed:
                 cuts.append((begin, end))
         self._refuse()
-        if self._holds:
+        if self.holds:
             block.cut(cuts)
             block.let_go()
 

@@ -1,5 +1,6 @@
 """A relay whose body goes through a filter."""
 
+import weakref
 from hashlib import sha256
 
 import pytest
@@ -37,7 +38,8 @@ class Client:
 class Shouting:
     """Holds all until a line ends; lines with an X do not pass."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, error: Exception | None = None, *, holds: bool = True) -> None:
+        self.holds = holds
         self.held = b""
         self.error = error or Blocked("no X here")
 
@@ -80,6 +82,13 @@ def test_the_head_waits_for_what_may_pass() -> None:
     assert (client.body, relay.ended, relay.sent) == (b"AB\n\nC\n\n", True, 7)
 
 
+@pytest.mark.guarantee("P8")
+def test_the_head_does_not_wait_where_nothing_is_refused() -> None:
+    relay, client, _ = made(Shouting(holds=False))
+    relay.start()
+    assert client.got.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 def test_hashes_are_of_what_came_and_of_what_was_handed_on() -> None:
     relay, client, _ = made(Shouting())
     relay.hashes = hashes = BodyHashes(b"")
@@ -104,6 +113,14 @@ def test_a_search_that_breaks_lets_nothing_pass() -> None:
     assert (client.got, relay.refused, abandoned) == (b"", BROKEN, ["abandoned"])
 
 
+@pytest.mark.guarantee("P8")
+def test_a_search_that_breaks_where_nothing_is_refused_changes_nothing() -> None:
+    relay, client, _ = made(Shouting(ZeroDivisionError(), holds=False))
+    relay.body(b"X\n\n", last=False)
+    relay.body(b"X\n\n", last=True)
+    assert (client.body, relay.refused, relay.ended) == (b"X\n\nX\n\n", "", True)
+
+
 def test_usage_is_read_of_what_came_and_the_end_of_what_was_handed_on() -> None:
     relay, _, _ = made(Shouting())
     relay.body(b'{"usage":{"input_tokens":3,"output_tokens":4}}\n\ndata: [DONE]', last=False)
@@ -118,3 +135,16 @@ def test_a_cut_hands_on_what_may_pass_then_says_so() -> None:
     relay.truncate("upstream read error")
     assert client.got.count(b"HTTP/1.1 200") == 1
     assert client.body.startswith(b'A\n\ndata: {"error":{"message":"response truncated: upstream read error"')
+
+
+def test_what_is_held_goes_with_the_answers_end() -> None:
+    body_filter = Shouting()
+    held = weakref.ref(body_filter)
+    relay, client, _ = made(body_filter)
+    relay.body(b"a", last=False)
+    del body_filter
+    assert held() is not None
+    relay.let_go()
+    assert held() is None
+    relay.body(b"b", last=True)
+    assert client.got == b""

@@ -73,7 +73,7 @@ def test_which_reads_brought_the_bytes_makes_no_difference(
 
 
 @pytest.mark.guarantee("P6")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(streams(), RULES)
 def test_nothing_forbidden_passes_and_what_passes_can_be_read(
     stream: tuple[str, list[str], bytes], patterns: list[str]

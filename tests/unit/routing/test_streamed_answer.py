@@ -5,6 +5,8 @@ import json
 import pytest
 
 from pointsman.core.policy import Blocked, Effect
+from pointsman.routing.answer_rules import MOST_WORK, BufferedAnswer, longest_of, most_of
+from pointsman.routing.pattern_length import longest_match
 from pointsman.routing.streamed_answer import StreamedAnswer
 from tests.support.answers import (
     DONE,
@@ -214,3 +216,27 @@ def test_an_event_has_a_bound() -> None:
             else:
                 with pytest.raises(Blocked, match="an event is larger"):
                     list(map(made.receive, pieces))
+
+
+@pytest.mark.guarantee("P9")
+@pytest.mark.parametrize(("room", "passes"), [(0, True), (-1, False)])
+def test_a_buffered_answer_has_a_bound(room: int, passes: bool) -> None:
+    body = json.dumps({"choices": [{"message": {"content": "a" * 100}}]}).encode()
+    rules = rules_of(REDACT)
+    assert rules.holding is not None
+    made = BufferedAnswer(rules.holding, lambda _: None, holds=True, most=len(body) + room)
+    if passes:
+        assert made.receive(body) + made.finish() == body
+    else:
+        with pytest.raises(Blocked, match="it is larger"):
+            made.receive(body)
+
+
+def test_hard_patterns_hold_less_and_are_searched_once() -> None:
+    [easy, hard] = [rules_of(answer_rule(pattern=pattern)).holding for pattern in ("secret", r"\w{900}x")]
+    assert easy is not None
+    assert hard is not None
+    assert (most_of(easy), longest_of(easy)) == (4 * 1024 * 1024, 6)
+    assert most_of(hard) == MOST_WORK // hard.steps < 4 * 1024 * 1024
+    assert longest_match(r"\w{900}x") == 901
+    assert longest_of(hard) is None
