@@ -21,22 +21,23 @@ Link = TypeVar("Link", AuditEntry, Receipt)
 LENGTH = 6
 
 
-def entries(key: bytes = KEY) -> list[AuditEntry]:
-    accounts = ("default", "team")
-    return chained(
-        NO_ENTRY,
-        [AuditDraft(n + 0.5, accounts[n % 2], f"key:k{n}", "key.create", f"s{n}", "", "{}") for n in range(LENGTH)],
-        key,
-    )
+def entries(key: bytes = KEY, behind: Sequence[AuditEntry] = ()) -> list[AuditEntry]:
+    """Six, the first of them given."""
+    head = AuditHead(behind[-1].sequence, behind[-1].digest) if behind else NO_ENTRY
+    drafts = [
+        AuditDraft(n + 0.5, ("default", "team")[n % 2], f"key:k{len(behind)}", "key.create", f"s{n}", "", "{}")
+        for n in range(len(behind), LENGTH)
+    ]
+    return [*behind, *chained(head, drafts, key)]
 
 
-def receipts_of(key: bytes = KEY, account: str = "default") -> list[Receipt]:
-    head, made = NO_RECEIPT, []
-    for n in range(LENGTH):
+def receipts_of(key: bytes = KEY, account: str = "default", behind: Sequence[Receipt] = ()) -> list[Receipt]:
+    """Six, the first of them given."""
+    made = list(behind)
+    for n in range(len(made), LENGTH):
         hashes = [sha256(bytes([n, each])).digest() for each in range(4)]
-        draft = Receipt(0, f"r{n}", n + 0.5, account, "fast", "groq", "real", 0, 1, 200 + n, *hashes)
-        made.append(receipts.chained(draft, head, key))
-        head = made[-1].head
+        draft = Receipt(0, f"r{n}", n + 0.5, account, f"fast{len(behind)}", "groq", "real", 0, 1, 200, *hashes)
+        made.append(receipts.chained(draft, made[-1].head if made else NO_RECEIPT, key))
     return made
 
 
@@ -115,9 +116,10 @@ LUCK = st.builds(random.Random, st.integers(0, 2**40))
 @given(LUCK)
 def test_no_change_of_the_audit_record_without_its_key_is_taken_for_what_was_written(luck: random.Random) -> None:
     chain = entries()
-    found = tampered(chain, entries(OTHER_KEY), resealed_entry, luck)
-    is_cut = found == chain[: len(found)]
-    assert bool(audit_problems(found)) is not is_cut
+    branch = entries(behind=chain[:3])  # written, too, after an older copy of the database had been restored
+    found = tampered(chain, [*entries(OTHER_KEY), *branch], resealed_entry, luck)
+    was_written = found in (chain[: len(found)], branch[: len(found)])
+    assert bool(audit_problems(found)) is not was_written
     assert bool(audit_problems(found, chain)) is (found != chain)
 
 
@@ -125,10 +127,18 @@ def test_no_change_of_the_audit_record_without_its_key_is_taken_for_what_was_wri
 @given(LUCK)
 def test_no_change_of_a_chain_of_receipts_without_its_key_is_taken_for_what_was_written(luck: random.Random) -> None:
     chain = receipts_of()
-    found = tampered(chain, [*receipts_of(OTHER_KEY), *receipts_of(KEY, "team")], resealed_receipt, luck)
-    is_cut = found == chain[: len(found)]
-    assert bool(receipt_problems(found)) is not is_cut
+    branch = receipts_of(behind=chain[:3])
+    of_another = [replace(each, account="default") for each in receipts_of(account="team")]
+    found = tampered(chain, [*receipts_of(OTHER_KEY), *of_another, *branch], resealed_receipt, luck)
+    was_written = found in (chain[: len(found)], branch[: len(found)])
+    assert bool(receipt_problems(found)) is not was_written
     assert bool(receipt_problems(found, chain)) is (found != chain)
+
+
+def test_two_records_that_were_both_written_do_not_make_a_third() -> None:
+    chain, entered = receipts_of(), entries()
+    branch, other = receipts_of(behind=chain[:3]), entries(behind=entered[:3])
+    assert receipt_problems([*chain[:4], *branch[4:]]) == audit_problems([*entered[:4], *other[4:]]) == 1
 
 
 @pytest.mark.guarantee("V2")
