@@ -1,4 +1,4 @@
-# make setup | demo | check | test | bench | fuzz | corpus
+# make setup | demo | check | test | bench | fuzz | api-fuzz | corpus
 # PYTHON=/path/to/python3 chooses another interpreter than the distribution's.
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 # More than cores: half of the time of tests is waiting.
 TEST_PROCESSES ?= 3
 
-.PHONY: default setup demo check test acceptance-agents acceptance-runner bench bench-chains bench-runners quota-exactness chain-soak bench-gateway gateway-faults runner-faults rotation soak fuzz corpus docs proto fix lock clean help
+.PHONY: default setup demo check test acceptance-agents acceptance-runner bench bench-chains bench-runners quota-exactness budget-exactness budget-faults chain-soak bench-gateway gateway-faults runner-faults rotation soak fuzz api-fuzz corpus docs proto fix lock clean help
 
 default: check test
 
@@ -53,6 +53,12 @@ bench-runners: setup  ## what a runner adds to each event, on both buses, and wh
 quota-exactness: setup  ## 100 runs of 10 N requests on N places, one gateway and two, SQLite and PostgreSQL
 	$(BIN)/python bench/quota_exactness.py
 
+budget-exactness: setup  ## 200 requests at once on room for 10, in every unit and scope, two gateways on SQLite and PostgreSQL
+	$(BIN)/python bench/budget_exactness.py
+
+budget-faults: setup  ## budgets and usage rows beside their providers' books, after faults, clients that leave and kills
+	$(BIN)/python bench/budget_faults.py
+
 chain-soak: setup  ## 200 requests at once through chains whose providers fail: no answer mixed, every count equal
 	$(BIN)/python bench/chain_soak.py
 
@@ -77,6 +83,15 @@ fuzz: $(VENV)/.fuzz  ## every target under atheris (FUZZ_SECONDS=60 each), then 
 
 $(VENV)/.fuzz: $(VENV)/.installed requirements/fuzz.txt
 	@$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
+	@touch $@
+
+api-fuzz: $(VENV)/api-fuzz/.installed  ## Schemathesis over the REST API of a real gateway (FUZZ_SECONDS=60, as the admin and with a key)
+	$(BIN)/python -m tests.fuzz.api --schemathesis $(VENV)/api-fuzz/bin/schemathesis --seconds $(FUZZ_SECONDS)
+
+# An environment of its own: it needs other versions of what the tests have.
+$(VENV)/api-fuzz/.installed: $(VENV)/.installed requirements/api-fuzz.txt
+	@$(BIN)/python -m venv $(VENV)/api-fuzz
+	@$(VENV)/api-fuzz/bin/pip install -q --disable-pip-version-check --require-hashes -r requirements/api-fuzz.txt
 	@touch $@
 
 corpus: setup  ## raw requests with others' verdicts through a real proxy (CORPUS=FILE)

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../requirements"
 tools=$(mktemp -d); trap 'rm -rf "$tools"' EXIT
 python3 -m venv "$tools/venv"
 "$tools/venv/bin/pip" install -q --disable-pip-version-check pip-tools
-for name in sandbox runtime build dev fuzz node20 node24; do
+for name in sandbox runtime build dev fuzz api-fuzz node20 node24; do
   "$tools/venv/bin/pip-compile" -q --upgrade --generate-hashes --strip-extras --allow-unsafe --no-header \
     --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file "$name.txt" "$name.in"
 done

@@ -88,6 +88,7 @@ def test_a_page_is_of_one_account_or_of_all_and_of_what_is_asked_for(api: Runnin
         "limit=1.0",
         "after=-1",
         "after=100000000000",
+        "since=",
         "since=yesterday",
         "since=2031-01-01T00:00:00",
         "newest_first=1",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from pointsman.core.provider import NAME_PATTERN
 from pointsman.core.quota import Counters, Quota, QuotaKey
 from pointsman.core.quota_window import Day
 from pointsman.core.receipt import Receipt
@@ -99,6 +100,20 @@ def test_nothing_that_is_asked_for_is_left_open(document: dict[str, Any]) -> Non
         if "requestBody" in operation:
             shape = resolved(document, operation["requestBody"]["content"]["application/json"]["schema"])
             assert shape["additionalProperties"] is False, path
+
+
+def test_what_a_name_may_be_stands_at_every_name_that_is_asked_for(document: dict[str, Any]) -> None:
+    asked = [
+        resolved(document, parameter).get("schema", {})
+        for _, path, operation in operations(document)
+        for parameter in operation.get("parameters", ())
+        if parameter.get("name") == "name" and "/prices/" not in path
+    ]
+    schemas = document["components"]["schemas"]
+    asked += [schemas[each]["properties"]["name"] for each in ("NewAccount", "NewBudget", "NewSandboxToken")]
+    asked.append(document["components"]["parameters"]["account"]["schema"])
+    assert len(asked) > 10
+    assert {(each["pattern"], each["minLength"], each["maxLength"]) for each in asked} == {(NAME_PATTERN, 1, 253)}
 
 
 class Checker:

@@ -41,7 +41,7 @@ def test_the_commands_do_what_the_page_says(tmp_path: Path) -> None:
         gateway.provide("practice", "mock://practice")
         gateway.run("route", "create", "fast", "--provider", "practice", "--model", "m", "--no-verify")
         assert ask(gateway, SHELL, b"") == 200
-        gateway.run("policy", "set", str(file))
+        assert "Let it take effect: pointsman policy enforce\n" in f"{gateway.run('policy', 'set', str(file))}\n"
         assert ask(gateway, SHELL, b"dry-run=1; would-block=no-shell") == 200
         gateway.run("policy", "enforce")
         assert ask(gateway, SHELL, b"the request is refused by the rule 'no-shell' of a policy") == 403

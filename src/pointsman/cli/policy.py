@@ -58,6 +58,11 @@ def set_(access: Access, file: str, output: str) -> None:
     """Make the rules of a file the account's dry run.
 
     What is enforced stays so. '-' is standard input.
+
+    \b
+    Examples:
+      pointsman policy set policy.yaml
+      pointsman policy set policy.yaml --account team
     """
     from pointsman.rpc.gen import policies_pb2
     from pointsman.rpc.policies import rule_message
@@ -69,7 +74,7 @@ def set_(access: Access, file: str, output: str) -> None:
         made = gateway.call(gateway.policies.SetPolicy, request)
     lines = [
         f"Policy {made.version} is a dry run, with {_counted(made.rule_count)}",
-        "Let it take effect: pointsman policy enforce",
+        f"Let it take effect: {access.command('policy enforce')}",
     ]
     show(output, lines, _json(made))
 
@@ -106,7 +111,7 @@ def list_(access: Access, output: str) -> None:
         show_json([_json(each, with_rules=False) for each in kept])
     else:
         rows = [_row(each) for each in kept]
-        show_lines(table(_HEAD, rows) if rows else ["No policy; 'pointsman policy set FILE' sets one"])
+        show_lines(table(_HEAD, rows) if rows else [f"No policy; {access.command('policy set FILE')!r} sets one"])
 
 
 @policy.command()
@@ -114,7 +119,13 @@ def list_(access: Access, output: str) -> None:
 @output_option
 @client_options
 def enforce(access: Access, version: int, output: str) -> None:
-    """Let a version take effect, in place of the one before; without VERSION the dry run."""
+    """Let a version take effect, in place of the one before; without VERSION the dry run.
+
+    \b
+    Examples:
+      pointsman policy enforce
+      pointsman policy enforce 3
+    """
     _change(access, "EnforcePolicy", version, output)
 
 
@@ -157,6 +168,11 @@ def test(file: str, body: str, output: str, **asked: str) -> None:
     """Say which rules of a file match a request's body, and where; without BODY, whether the file is good.
 
     Nothing is contacted. '-' is standard input. Exits with 1 when the request would be refused.
+
+    \b
+    Examples:
+      pointsman policy test policy.yaml
+      pointsman policy test policy.yaml body.json --route fast --key laptop
     """
     pattern_check = _pattern_check()
     if pattern_check is None:
@@ -222,11 +238,19 @@ def _pattern_check() -> Callable[[str], str] | None:
     return pattern_problem
 
 
+def _pattern_cost() -> Callable[[str], tuple[int, int]]:
+    try:
+        from pointsman.routing.text_patterns import pattern_cost
+    except ImportError:  # the gateway will say
+        return lambda _: (0, 0)
+    return pattern_cost
+
+
 def _rules(file: str, pattern_problem: Callable[[str], str]) -> tuple[Rule, ...]:
     name = "<stdin>" if file == _STANDARD_INPUT else file
     try:
         data = sys.stdin.buffer.read(_LARGEST_BODY) if file == _STANDARD_INPUT else read_bytes(file)[0]
-        check = check_policy_text(decode(data), pattern_problem)
+        check = check_policy_text(decode(data), pattern_problem, _pattern_cost())
     except Unreadable as error:
         check = PolicyFileCheck((), (error.problem,))
     if check.problems:
@@ -259,7 +283,9 @@ def _rule_pairs(rule: Any) -> list[tuple[str, str]]:
     for name in ("routes", "keys", "dialects", *CONDITIONS):
         value = getattr(rule, name)
         if value:
-            pairs.append((name, str(value) if isinstance(value, (str, int)) else ", ".join(value)))
+            pairs.append(
+                (name.replace("_", " ").capitalize(), str(value) if isinstance(value, (str, int)) else ", ".join(value))
+            )
     return pairs
 
 

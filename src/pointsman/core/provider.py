@@ -26,7 +26,9 @@ LONGEST_KEY = 256
 LONGEST_VALUE = 8192
 
 _T = TypeVar("_T")
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+NAME_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+"""What `check_name` takes, in the notation that JSON Schema shares."""
+_NAME = re.compile(NAME_PATTERN)
 _USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 _NAMES_A_SECRET = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 NAME_RULE = "letters, digits, '.', '_' and '-', with a letter or digit first and last"

@@ -5,18 +5,15 @@ large bodies are searched beside the event loop: the engine lets go of the inter
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
 from pointsman.core.caller import Caller
-from pointsman.core.control_errors import ControlError
 from pointsman.core.model_errors import PolicyBlocked, PolicyUnsearchable
 from pointsman.core.policy import Policy, Side
 from pointsman.events.operations_record import Operation
-from pointsman.proxy.background import running
 from pointsman.proxy.stages import Passage
 from pointsman.routing.policy import (
     PASSED,
@@ -30,16 +27,18 @@ from pointsman.routing.policy import (
 )
 from pointsman.store.interface import Store
 
-_LOOK_SECONDS = 0.25
-"""Between two looks at the generation, as for routes."""
 _LARGE_BODY = 32 * 1024
 """Larger ones are searched in a thread: 200 KiB take 2 ms, and many times that with hard patterns."""
+_MOST_ON_THE_LOOP = 4_000_000
+"""Bytes times open steps of the patterns: a hostile text of so much holds the loop for 20 ms, any other for less than
+one."""
 _THREADS = 2
 _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""
-_MOST_COMPILED = 4096
+MOST_COMPILED = 4096
 """Callers times routes times dialects that are remembered of one policy."""
-_COUNTING = "/count_tokens"
+COUNTING = "/count_tokens"
+"""Ends the path of requests that ask for no output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class _InForce:
         """The rules for such requests."""
         asked = side, caller, route, dialect
         if asked not in self.compiled:
-            if len(self.compiled) >= _MOST_COMPILED:
+            if len(self.compiled) >= MOST_COMPILED:
                 self.compiled.clear()
             self.compiled[asked] = compile_policy(self.policy, self.patterns[side], caller, route, dialect, side)
         return self.compiled[asked]
@@ -91,24 +90,9 @@ class PoliciesInForce:
                 return known
         return await asyncio.to_thread(_compiled, policy)
 
-    async def follow(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            with contextlib.suppress(ControlError):  # the store says what is wrong; what is in force stays
-                await self.refresh()
-
 
 def _compiled(policy: Policy) -> _InForce:
     return _InForce(policy, {side: compile_patterns(policy, side) for side in Side})
-
-
-@contextlib.asynccontextmanager
-async def following(policies: PoliciesInForce) -> AsyncIterator[None]:
-    """Looks at once, and then again and again until it is left."""
-    await policies.refresh()
-    async with running(policies.follow(), "policies"):
-        yield
 
 
 class RequestPolicy:
@@ -125,22 +109,34 @@ class RequestPolicy:
     async def __call__(self, passage: Passage) -> None:
         """Raises PolicyBlocked and PolicyUnsearchable."""
         record = passage.record
+        passage.wants_plain_answer = any(
+            compiled.refuses_unread
+            for compiled in self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
+        )
         in_force = self._policies.about(record.caller, record.route, record.protocol, Side.REQUEST)
         if not in_force:
             return
-        body, generates = passage.body, not record.path.endswith(_COUNTING)
+        body, generates = passage.body, not record.path.endswith(COUNTING)
         content_type = passage.request.head.values.get(b"content-type", b"")
         for compiled in in_force:
-            search = partial(evaluate, compiled, body, generates=generates, content_type=content_type)
-            try:
-                decision = search() if len(body) <= _LARGE_BODY else await self._beside(compiled, search)
-            except Unsearchable as error:
-                raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
+            decision = await self.decide(compiled, body, generates=generates, content_type=content_type)
             _note(passage, compiled, decision)
             if decision.blocked_by:
-                raise PolicyBlocked(f"the request is refused by the rule {decision.blocked_by!r} of a policy")
+                raise blocked(decision)
             if decision.body is not None:
                 passage.body = decision.body
+
+    async def decide(
+        self, compiled: CompiledPolicy, body: bytes, *, generates: bool, content_type: bytes = b""
+    ) -> Decision:
+        """What one policy says of a body. Raises PolicyUnsearchable."""
+        search = partial(evaluate, compiled, body, generates=generates, content_type=content_type)
+        try:
+            if len(body) <= _LARGE_BODY and len(body) * compiled.steps <= _MOST_ON_THE_LOOP:
+                return search()
+            return await self._beside(compiled, search)
+        except Unsearchable as error:
+            raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
 
     async def _beside(self, compiled: CompiledPolicy, search: Callable[[], Decision]) -> Decision:
         try:
@@ -150,6 +146,11 @@ class RequestPolicy:
             if compiled.refuses_unread:
                 raise Unsearchable("the search took too long") from None
             return PASSED
+
+
+def blocked(decision: Decision) -> PolicyBlocked:
+    """What a client is refused with whose request a rule blocks."""
+    return PolicyBlocked(f"the request is refused by the rule {decision.blocked_by!r} of a policy")
 
 
 def _note(passage: Passage, compiled: CompiledPolicy, decision: Decision) -> None:

@@ -24,7 +24,7 @@ from pointsman.routing.request_text import (
     pointer,
     texts_of,
 )
-from pointsman.routing.request_tools import ToolPlace, tools_of
+from pointsman.routing.request_tools import ToolPlace, tools_called, tools_of
 from pointsman.routing.text_patterns import PatternSet, folded
 from pointsman.wire.headers import is_utf8
 from pointsman.wire.json_strings import Document, Span, flat_text, may_hold_controls, read_document, utf8
@@ -67,7 +67,7 @@ def compile_patterns(policy: Policy, side: Side) -> AccountPatterns:
 
 
 @dataclass(frozen=True, slots=True)
-class _ToolRule:
+class ToolRule:
     rule: Rule
     is_denied: Callable[[str], bool]
     is_allowed: Callable[[str], bool] | None
@@ -92,11 +92,17 @@ class CompiledPolicy:
     fields: tuple[Rule, ...]
     bounds: tuple[Rule, ...]
     """Of output."""
-    tools: tuple[_ToolRule, ...]
+    tools: tuple[ToolRule, ...]
     patterns: PatternSet | None
     by_number: Mapping[int, Rule]
     """The rules that have a pattern, by its place."""
     dialect: str
+    side: Side = Side.REQUEST
+
+    @property
+    def steps(self) -> int:
+        """What of its patterns a hostile text may keep busy (`text_patterns.open_steps`)."""
+        return 0 if self.patterns is None else self.patterns.steps
 
     @property
     def refuses_unread(self) -> bool:
@@ -121,7 +127,7 @@ def compile_policy(
     if not rules:
         return None
     tools = tuple(
-        _ToolRule(
+        ToolRule(
             rule,
             _any_of(rule.denied_tools, folded),
             _any_of(rule.allowed_tools) if rule.allowed_tools else None,
@@ -141,6 +147,7 @@ def compile_policy(
         patterns=patterns.patterns if by_number else None,
         by_number=by_number,
         dialect=dialect,
+        side=side,
     )
 
 
@@ -193,7 +200,7 @@ class Unsearchable(Exception):
     """A body that cannot be searched where a rule would refuse or change it. The text is fit for its sender."""
 
 
-class _Hits:
+class Hits:
     """Gathers what matched, bounded."""
 
     def __init__(self, compiled: CompiledPolicy) -> None:
@@ -221,7 +228,7 @@ def evaluate(compiled: CompiledPolicy, body: bytes, *, generates: bool = True, c
 
     `content_type` goes upstream with the body, and says there in what it is read. Raises Unsearchable.
     """
-    hits = _Hits(compiled)
+    hits = Hits(compiled)
     for rule in compiled.closing:
         hits.add(rule, "")
     if hits.blocked_by or len(compiled.closing) == len(compiled.rules):
@@ -255,7 +262,7 @@ def _document(body: bytes) -> Document:
 
 
 def _evaluate(
-    compiled: CompiledPolicy, document: Document, body: bytes, hits: _Hits, *, generates: bool
+    compiled: CompiledPolicy, document: Document, body: bytes, hits: Hits, *, generates: bool
 ) -> bytes | None:
     request: dict[str, Any] = document.value
     names = {key.casefold(): value for key, value in request.items()}
@@ -270,7 +277,7 @@ def _evaluate(
         if place is not None:
             hits.add(rule, place)
     if compiled.tools:
-        for tool in tools_of(request):
+        for tool in (tools_of if compiled.side is Side.REQUEST else tools_called)(request):
             for tool_rule in compiled.tools:
                 if tool_rule.matches(tool):
                     hits.add(tool_rule.rule, tool.place)
@@ -312,7 +319,7 @@ def _suspects(compiled: CompiledPolicy, patterns: PatternSet, document: Document
     return {number for number in patterns.in_forms(flat, has_controls=has_controls) if number in compiled.by_number}
 
 
-def _search(compiled: CompiledPolicy, found: Set[int], document: Document, body: bytes, hits: _Hits) -> bytes | None:
+def _search(compiled: CompiledPolicy, found: Set[int], document: Document, body: bytes, hits: Hits) -> bytes | None:
     """Look at each text by itself, for what was found in all of them; the body without what is to go."""
     if compiled.patterns is None:
         return None

@@ -30,7 +30,7 @@ _SCHEMAS = frozenset(
     )
 )
 """Members that describe: their own members' names say what may be said, and are no text."""
-_MARKS = frozenset(
+MARKS = frozenset(
     (
         *("role", "type", "id", "model", "object", "status", "finish_reason", "stop_reason", "call_id", "item_id"),
         *("tool_call_id", "tool_use_id", "previous_response_id", "file_id", "container_id", "service_tier", "format"),
@@ -50,7 +50,7 @@ _OTHERS = frozenset(
         *("min_p", "repetition_penalty", "options", "keep_alive", "strict", "description", "voice", "betas", "query"),
     )
 )
-_VOCABULARY = _STRUCTURE | _SCHEMAS | _MARKS | _OTHERS
+_VOCABULARY = _STRUCTURE | _SCHEMAS | MARKS | _OTHERS
 _PLAIN_PART = frozenset(("type", "text"))
 _LONGEST_DATA_HEAD = 128
 """Characters of a `data:` URL before its data."""
@@ -142,7 +142,7 @@ class _Walk:
         known = _known(key)
         if mode == Mode.FREE or known not in _VOCABULARY:
             self._add(value, place, 0)
-        elif key == "type" or (mode == Mode.STRUCTURE and (key in _MARKS or _is_base64(key, value, members, place))):
+        elif key == "type" or (mode == Mode.STRUCTURE and (key in MARKS or _is_base64(key, value, members, place))):
             self._skip()
         else:
             text = self._add(value, place, group if known == "text" else 0)
@@ -215,19 +215,24 @@ def hidden_texts(value: Any) -> list[bytes]:
 
 def _look_into(key: str, value: Any, found: list[bytes]) -> None:
     if type(value) is list:
-        parts = [part for part in map(_part, _parts_in(value)) if part is not None] if key in _JOINED else ()
-        if len(parts) > 1:
-            found.append(utf8("".join(parts)))
+        if key in _JOINED:
+            told = _parts_in(value) if list in map(type, value) else value
+            parts = [part for part in map(_part, told) if part is not None]
+            if len(parts) > 1:
+                found.append(utf8("".join(parts)))
         for each in value:
             if type(each) is list or (type(each) is dict and not each.keys() <= _PLAIN_PART):
                 _look_into("", each, found)
     elif type(value) is dict:
         for written, inner in value.items():
-            name = _known(written)
-            if name == "arguments" and type(inner) is str and "\\" in inner:
-                found.append(unescaped(utf8(inner)))
-            elif name in _STRUCTURE and type(inner) in (dict, list) and not (name == "input" and type(inner) is dict):
-                _look_into(name, inner, found)
+            kind = type(inner)
+            if kind is str:
+                if "\\" in inner and _known(written) == "arguments":
+                    found.append(unescaped(utf8(inner)))
+            elif kind is list or kind is dict:
+                name = _known(written)
+                if name in _STRUCTURE and not (name == "input" and kind is dict):
+                    _look_into(name, inner, found)
 
 
 def _part(value: Any) -> str | None:

@@ -1,4 +1,7 @@
-"""Which tools a request offers or tells of having been called, in any dialect and spelling. Pure."""
+"""Which tools a request offers, and which ones a request or an answer tells of having been called. Pure.
+
+In any dialect and spelling.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -50,8 +53,34 @@ def tools_of(request: dict[str, Any]) -> Iterator[ToolPlace]:
             yield ToolPlace((), "/prompt")
         elif known in ("messages", "input") and type(value) is list:
             for number, each in enumerate(value):
-                if type(each) is dict:
+                if type(each) is dict and not _is_plain(each):
                     yield from _in_message(each, f"/{known}/{number}")
+
+
+def _is_plain(message: dict[str, Any]) -> bool:
+    """Whether it is text alone, as most are: told sooner than by looking for calls."""
+    if not message.keys() <= _PLAIN or "type" in message:
+        return False
+    parts = message.get("content")
+    return type(parts) is not list or all(map(_is_text, parts))
+
+
+def _is_text(part: Any) -> bool:
+    return type(part) is not dict or (part.keys() <= _PLAIN and part.get("type") == "text")
+
+
+def tools_called(answer: dict[str, Any], place: str = "") -> Iterator[ToolPlace]:
+    """Everything that an answer, or an event of one, calls. What goes on with a call that has begun has no names."""
+    yield from _in_message({key: value for key, value in answer.items() if key != "tools"}, place)  # as they were asked
+    for known in ("message", "delta", "content_block", "item", "response"):
+        for inner in _members(answer, known):
+            if type(inner) is dict:
+                yield from tools_called(inner, f"{place}/{known}")
+    for known in ("choices", "output"):
+        for inner in _members(answer, known):
+            for number, each in enumerate(inner if type(inner) is list else ()):
+                if type(each) is dict:
+                    yield from tools_called(each, f"{place}/{known}/{number}")
 
 
 def _offered(value: Any, place: str, kind: str = "") -> Iterator[ToolPlace]:
@@ -109,7 +138,7 @@ def _in_message(message: dict[str, Any], place: str) -> Iterator[ToolPlace]:
 
 def _in_parts(parts: Any, place: str) -> Iterator[ToolPlace]:
     for number, part in enumerate(parts if type(parts) is list else ()):
-        if type(part) is dict and not (part.keys() <= _PLAIN and part.get("type") == "text"):
+        if not _is_text(part):
             yield from _call(part, f"{place}/content/{number}")
 
 

@@ -1,23 +1,29 @@
 """Who may come in: decided for the route that was matched, before a byte of the body is read."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from fastapi import Path
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Scope
 
 from pointsman.core.account import ACCOUNT_FIELD, DEFAULT_ACCOUNT
 from pointsman.core.bearer import bearer_of
 from pointsman.core.control_errors import CallerHalted, ControlError, InvalidRequest, NotPermitted, Unauthenticated
 from pointsman.core.data_key import DataKey
-from pointsman.core.provider import check_name
+from pointsman.core.provider import LONGEST_NAME, NAME_PATTERN, check_name
 from pointsman.core.source_network import is_within
 from pointsman.gateway.actor import GATEWAY, acting_as, actor_of
 from pointsman.gateway.auth import Authenticator
 from pointsman.gateway.rest.refusals import error_response, looks_like_a_credential, shape_problems
 from pointsman.gateway.rest.strict_request import BodyLimits, StrictRequest
+
+NAME_SHAPE: dict[str, Any] = {"minLength": 1, "maxLength": LONGEST_NAME, "pattern": NAME_PATTERN}
+"""For the document. What `check_name` refuses is told in its words, not a validator's."""
 
 
 class AdminRoute(APIRoute):
@@ -45,6 +51,12 @@ class AdminRoute(APIRoute):
                 return Response(status_code=400)  # nobody is there to read it
 
         return admitted
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """A path that is written out is no record's, with no method: `/runners/register` is no runner."""
+        if self.param_convertors and scope["path"] in scope["app"].state.written_out:
+            return Match.NONE, {}
+        return super().matches(scope)
 
     def body_limits(self, usual: BodyLimits) -> BodyLimits:
         """Bounds of its body."""
@@ -140,7 +152,7 @@ def only_of(request: Request) -> tuple[str, ...]:
     return only
 
 
-def name_in_path(name: str) -> str:
+def name_in_path(name: Annotated[str, Path(json_schema_extra=NAME_SHAPE)]) -> str:
     """A record's name from a path. Raises InvalidRequest for what names nothing."""
     check_name(name, "name")
     if looks_like_a_credential(name):

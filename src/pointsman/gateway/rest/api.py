@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.rest import endpoints
@@ -76,6 +76,9 @@ def build_api(
     if not is_worker:
         _add_operations(api, control, gateway)
         _add(api, "GET", DOCUMENT_PATH, DocumentEndpoint(api, version).get, include_in_schema=False)
+    api.state.written_out = frozenset(
+        route.path for route in api.routes if isinstance(route, Route) and not route.param_convertors
+    )
     return api
 
 
@@ -148,7 +151,7 @@ async def _unmatched(request: Request, error: Exception) -> Response:
         {
             method
             for route in request.app.routes
-            if isinstance(route, Route) and route.path_regex.match(request.scope["path"])
+            if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
             for method in route.methods or ()
         }
     )

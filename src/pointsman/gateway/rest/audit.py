@@ -7,13 +7,14 @@ from typing import Annotated
 from fastapi import Depends, FastAPI
 from pydantic import BaseModel, Field
 
-from pointsman.core.audit import NO_ENTRY, AuditEntry, AuditHead, AuditQuery, parse_head
+from pointsman.core.audit import AuditEntry, AuditQuery
+from pointsman.core.chain import NO_HEAD, ChainHead, parse_head
 from pointsman.core.control_errors import InvalidRequest
 from pointsman.gateway.audit import DEFAULT_PAGE, LONGEST_PAGE, AuditPage, Verification
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.rest.admission import account_of
 from pointsman.gateway.rest.endpoints import BASE
-from pointsman.gateway.rest.requests import written_exactly
+from pointsman.gateway.rest.requests import MOMENT_SHAPE, written_exactly
 
 _LONGEST_TEXT = 512
 AccountName = Annotated[str, Depends(account_of)]
@@ -35,14 +36,26 @@ AllAccounts = Annotated[bool, Field(strict=True, description="Of every account."
 Text = Annotated[str, Field(max_length=_LONGEST_TEXT)]
 Action = Annotated[str, Field(max_length=_LONGEST_TEXT, description="key.revoke, or key for all of its actions.")]
 Since = Annotated[
-    str, Field(max_length=64, description="A time in ISO 8601, with its offset; earlier ones are left out.")
+    str,
+    Field(
+        max_length=64,
+        description="A time in ISO 8601, with its offset; earlier ones are left out.",
+        json_schema_extra=MOMENT_SHAPE,
+    ),
 ]
-Head = Annotated[str, Field(max_length=96, description="NUMBER:DIGEST, as a verification tells it.")]
+Head = Annotated[
+    str,
+    Field(
+        max_length=96,
+        description="NUMBER:DIGEST, as a verification tells it.",
+        json_schema_extra={"pattern": "^([0-9]{1,18}:[0-9a-f]{64})?$"},
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    since: Since = ""
+    since: Since | None = None
     actor: Text = ""
     action: Action = ""
     subject: Text = ""
@@ -142,11 +155,11 @@ class AuditEndpoints:
     async def verify(self, after: Head = "", head: Head = "") -> VerificationAnswer:
         """Recompute the chain over the whole record, every account's entries; head is one that you have kept."""
         start, kept = _head("after", after), _head("head", head)
-        return VerificationAnswer.of(await self._audit.verify(start or NO_ENTRY, kept))
+        return VerificationAnswer.of(await self._audit.verify(start or NO_HEAD, kept))
 
 
-def _moment(text: str) -> float:
-    if not text:
+def _moment(text: str | None) -> float:
+    if text is None:
         return 0.0
     try:
         moment = datetime.fromisoformat(text)
@@ -157,7 +170,7 @@ def _moment(text: str) -> float:
         raise InvalidRequest("since is a time such as 2031-12-31T18:00:00Z, with its offset") from None
 
 
-def _head(name: str, text: str) -> AuditHead | None:
+def _head(name: str, text: str) -> ChainHead | None:
     if not text:
         return None
     try:

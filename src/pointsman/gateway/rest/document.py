@@ -5,8 +5,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from pointsman.core.account import ACCOUNT_FIELD
-from pointsman.gateway.rest.admission import KeyRoute, PublicRoute
+from pointsman.core.account import ACCOUNT_FIELD, DEFAULT_ACCOUNT
+from pointsman.gateway.rest.admission import NAME_SHAPE, KeyRoute, PublicRoute
 from pointsman.gateway.rest.answers import ErrorAnswer, ErrorDetail
 
 _DESCRIPTION = """Providers, routes, sandbox tokens, keys, budgets, prices, policies, usage, receipts, the audit
@@ -95,5 +95,5 @@ def _account_parameter() -> dict[str, Any]:
         "in": "header",
         "required": False,
         "description": "The account that is worked on.",
-        "schema": {"type": "string", "default": "default"},
+        "schema": {"type": "string", **NAME_SHAPE, "default": DEFAULT_ACCOUNT},
     }

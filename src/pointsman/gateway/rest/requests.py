@@ -25,6 +25,8 @@ from pointsman.gateway.route_rules import context_of
 from pointsman.gateway.routes import RouteEdit, RouteTarget
 
 _LARGEST_OFFSET = 10**9
+MOMENT_SHAPE = {"format": "date-time"}
+"""For the document; more than it says is taken."""
 _NAME_RULE = f"{records.NAME_RULE.capitalize()}."
 
 
@@ -47,17 +49,18 @@ def written_exactly(kind: type[int] | type[bool]) -> BeforeValidator:
     return BeforeValidator(read)
 
 
+# The function stands last: behind one, a pattern would not get into the document.
 Name = Annotated[
     str,
-    AfterValidator(_no_credential),
     Field(
         min_length=1,
         max_length=records.LONGEST_NAME,
-        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._\-]*[A-Za-z0-9])?$",
+        pattern=records.NAME_PATTERN,
         description=_NAME_RULE,
     ),
+    AfterValidator(_no_credential),
 ]
-Key = Annotated[str, AfterValidator(_no_credential), Field(min_length=1, max_length=records.LONGEST_KEY)]
+Key = Annotated[str, Field(min_length=1, max_length=records.LONGEST_KEY), AfterValidator(_no_credential)]
 Value = Annotated[str, Field(max_length=records.LONGEST_VALUE)]
 Credentials = Annotated[dict[Key, Value], Field(max_length=records.MOST_CREDENTIALS)]
 Config = Annotated[dict[Key, Value], Field(max_length=records.MOST_CONFIG_ENTRIES)]
@@ -230,7 +233,9 @@ class NewKey(_Request):
     """A key of the data listener to make."""
 
     name: Name | None = Field(default=None, description=f"{_NAME_RULE} Made when it is left out.")
-    permissions: list[Annotated[str, AfterValidator(_no_credential)]] = Field(
+    permissions: list[
+        Annotated[str, Field(json_schema_extra={"enum": list(PERMISSIONS)}), AfterValidator(_no_credential)]
+    ] = Field(
         default_factory=list,
         max_length=len(PERMISSIONS),
         description=f"{', '.join(PERMISSIONS)}; none: {INFERENCE}.",

@@ -23,7 +23,13 @@ from pointsman.gateway.watching import Watching
 
 AccountName = Annotated[str, Depends(account_of)]
 Day = Annotated[
-    str | None, Query(alias="date", description="YYYY-MM-DD, in UTC; today if it is left out.", max_length=64)
+    str | None,
+    Query(
+        alias="date",
+        description="YYYY-MM-DD, in UTC; today if it is left out.",
+        max_length=64,
+        json_schema_extra={"format": "date"},
+    ),
 ]
 Load = Annotated[bool, Field(strict=True, description="Load local models, too."), written_exactly(bool)]
 
