@@ -13,7 +13,13 @@ from pointsman.config.receipt_scope import read_receipt_scope
 from pointsman.core.body_hashes import BodyHashes
 from pointsman.core.chain import NO_HEAD, parse_head
 from pointsman.core.chain_check import MOST_TOLD, ChainCheck
-from pointsman.core.receipt import NO_RECEIPTS, RECEIPT_CHAIN, Receipt, ReceiptScope, chained
+from pointsman.core.receipt import (
+    NO_RECEIPTS,
+    RECEIPT_CHAIN,
+    Receipt,
+    ReceiptScope,
+    chained,
+)
 
 KEY = b"k" * 32
 
