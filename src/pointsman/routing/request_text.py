@@ -54,6 +54,8 @@ _VOCABULARY = _STRUCTURE | _SCHEMAS | MARKS | _OTHERS
 _PLAIN_PART = frozenset(("type", "text"))
 _LONGEST_DATA_HEAD = 128
 """Characters of a `data:` URL before its data."""
+_DEEPEST_PLACE = 32
+"""Names and numbers in the place of a text; no dialect has as many."""
 _TOKENS = ("prompt_token_ids", "input_ids", "prompt_embeds", "input_embeds")
 """Members in which vLLM and SGLang take a prompt that no text says."""
 _JOINED = frozenset(("content", "system", "output", "summary"))
@@ -121,12 +123,12 @@ class _Walk:
                 if type(each) is str and key == "required" and mode == Mode.SCHEMA:
                     self._skip()
                 else:
-                    self.value("", each, (*place, number), mode, group)
+                    self.value("", each, _within(place, number), mode, group)
 
     def _object(self, members: dict[str, Any], place: tuple[str | int, ...], mode: Mode, group: int) -> None:
         for key, value in members.items():
             is_known = key in _VOCABULARY
-            inner = (*place, key if is_known else "*")
+            inner = _within(place, key if is_known else "*")
             if mode == Mode.FREE or (mode == Mode.STRUCTURE and not is_known):
                 self._add(key, inner, 0)
             else:
@@ -163,6 +165,11 @@ class _Walk:
     def _new_group(self) -> int:
         self._groups += 1
         return self._groups
+
+
+def _within(place: tuple[str | int, ...], step: str | int) -> tuple[str | int, ...]:
+    """A place is as long as it is deep, and each text keeps one: deeper ones are those of what holds them."""
+    return (*place, step) if len(place) < _DEEPEST_PLACE else place
 
 
 def _known(key: str) -> str:

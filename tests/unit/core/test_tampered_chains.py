@@ -11,15 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.core import receipt as receipts
-from pointsman.core.audit import (
-    AUDIT_CHAIN,
-    AuditDraft,
-    AuditEntry,
-    chained,
-    digest_of_entry,
-)
+from pointsman.core.audit import AUDIT_CHAIN, AuditDraft, AuditEntry, chained, digest_of_entry
 from pointsman.core.chain import NO_HEAD, ChainHead
-from pointsman.core.chain_check import ChainCheck
+from pointsman.core.chain_check import ChainCheck, ChainKind
 from pointsman.core.receipt import RECEIPT_CHAIN, Receipt, digest_of_receipt
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
@@ -27,37 +21,29 @@ Link = TypeVar("Link", AuditEntry, Receipt)
 LENGTH = 6
 
 
-def entries(key: bytes = KEY) -> list[AuditEntry]:
-    accounts = ("default", "team")
-    return chained(
-        NO_HEAD,
-        [AuditDraft(n + 0.5, accounts[n % 2], f"key:k{n}", "key.create", f"s{n}", "", "{}") for n in range(LENGTH)],
-        key,
-    )
+def entries(key: bytes = KEY, behind: Sequence[AuditEntry] = ()) -> list[AuditEntry]:
+    """Six, the first of them given."""
+    head = ChainHead(behind[-1].sequence, behind[-1].digest) if behind else NO_HEAD
+    drafts = [
+        AuditDraft(n + 0.5, ("default", "team")[n % 2], f"key:k{len(behind)}", "key.create", f"s{n}", "", "{}")
+        for n in range(len(behind), LENGTH)
+    ]
+    return [*behind, *chained(head, drafts, key)]
 
 
-def receipts_of(key: bytes = KEY, account: str = "default") -> list[Receipt]:
-    head, made = NO_HEAD, []
-    for n in range(LENGTH):
+def receipts_of(key: bytes = KEY, account: str = "default", behind: Sequence[Receipt] = ()) -> list[Receipt]:
+    """Six, the first of them given."""
+    made = list(behind)
+    for n in range(len(made), LENGTH):
         hashes = [sha256(bytes([n, each])).digest() for each in range(4)]
-        draft = Receipt(0, f"r{n}", n + 0.5, account, "fast", "groq", "real", 0, 1, 200 + n, *hashes)
-        made.append(receipts.chained(draft, head, key))
-        head = made[-1].head
+        draft = Receipt(0, f"r{n}", n + 0.5, account, f"fast{len(behind)}", "groq", "real", 0, 1, 200, *hashes)
+        made.append(receipts.chained(draft, made[-1].head if made else NO_HEAD, key))
     return made
 
 
-def audit_problems(found: Sequence[AuditEntry], kept: Sequence[AuditEntry] = ()) -> int:
-    check = ChainCheck(
-        AUDIT_CHAIN, KEY, NO_HEAD, [(ChainHead(kept[-1].sequence, kept[-1].digest), "a note")] if kept else []
-    )
-    for each in found:
-        check.add(each)
-    check.end()
-    return check.problem_count
-
-
-def receipt_problems(found: Sequence[Receipt], kept: Sequence[Receipt] = ()) -> int:
-    check = ChainCheck(RECEIPT_CHAIN, KEY, NO_HEAD, [(kept[-1].head, "a note")] if kept else [])
+def problems(kind: ChainKind[Link], found: Sequence[Link], kept: Sequence[Link] = ()) -> int:
+    heads = [(ChainHead(each.sequence, each.digest), "a note") for each in kept[-1:]]
+    check = ChainCheck(kind, KEY, kept=heads)
     for each in found:
         check.add(each)
     check.end_noted(check.head)  # whoever writes the database writes its note of the newest, too
@@ -123,25 +109,34 @@ LUCK = st.builds(random.Random, st.integers(0, 2**40))
 @given(LUCK)
 def test_no_change_of_the_audit_record_without_its_key_is_taken_for_what_was_written(luck: random.Random) -> None:
     chain = entries()
-    found = tampered(chain, entries(OTHER_KEY), resealed_entry, luck)
-    is_cut = found == chain[: len(found)]
-    assert bool(audit_problems(found)) is not is_cut
-    assert bool(audit_problems(found, chain)) is (found != chain)
+    branch = entries(behind=chain[:3])  # written, too, after an older copy of the database had been restored
+    found = tampered(chain, [*entries(OTHER_KEY), *branch], resealed_entry, luck)
+    was_written = found in (chain[: len(found)], branch[: len(found)])
+    assert bool(problems(AUDIT_CHAIN, found)) is not was_written
+    assert bool(problems(AUDIT_CHAIN, found, chain)) is (found != chain)
 
 
 @pytest.mark.guarantee("V2")
 @given(LUCK)
 def test_no_change_of_a_chain_of_receipts_without_its_key_is_taken_for_what_was_written(luck: random.Random) -> None:
     chain = receipts_of()
-    found = tampered(chain, [*receipts_of(OTHER_KEY), *receipts_of(KEY, "team")], resealed_receipt, luck)
-    is_cut = found == chain[: len(found)]
-    assert bool(receipt_problems(found)) is not is_cut
-    assert bool(receipt_problems(found, chain)) is (found != chain)
+    branch = receipts_of(behind=chain[:3])
+    of_another = [replace(each, account="default") for each in receipts_of(account="team")]
+    found = tampered(chain, [*receipts_of(OTHER_KEY), *of_another, *branch], resealed_receipt, luck)
+    was_written = found in (chain[: len(found)], branch[: len(found)])
+    assert bool(problems(RECEIPT_CHAIN, found)) is not was_written
+    assert bool(problems(RECEIPT_CHAIN, found, chain)) is (found != chain)
+
+
+def test_two_records_that_were_both_written_do_not_make_a_third() -> None:
+    chain, entered = receipts_of(), entries()
+    branch, other = receipts_of(behind=chain[:3]), entries(behind=entered[:3])
+    assert problems(RECEIPT_CHAIN, [*chain[:4], *branch[4:]]) == problems(AUDIT_CHAIN, [*entered[:4], *other[4:]]) == 1
 
 
 @pytest.mark.guarantee("V2")
 def test_the_chain_of_another_account_or_of_no_key_is_found() -> None:
-    assert receipt_problems(receipts_of(OTHER_KEY)) == LENGTH
+    assert problems(RECEIPT_CHAIN, receipts_of(OTHER_KEY)) == LENGTH
     renamed = [replace(each, account="default") for each in receipts_of(account="team")]
-    assert receipt_problems(renamed) == LENGTH
-    assert audit_problems(entries(OTHER_KEY)) == LENGTH
+    assert problems(RECEIPT_CHAIN, renamed) == LENGTH
+    assert problems(AUDIT_CHAIN, entries(OTHER_KEY)) == LENGTH

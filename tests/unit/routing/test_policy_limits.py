@@ -25,7 +25,7 @@ from pointsman.routing.text_patterns import (
     pattern_problem,
     program_size,
 )
-from tests.support.policies import decide, rule
+from tests.support.policies import decide, places, rule
 
 SECRET = rule("secret", pattern="secret")
 
@@ -51,6 +51,14 @@ def test_so_many_strings_are_looked_at_one_by_one_and_not_one_more() -> None:
     assert decide(body(MOST_STRINGS), SECRET).blocked_by == "secret"
     with pytest.raises(Unsearchable, match="too many strings"):
         decide(body(MOST_STRINGS + 1), SECRET)
+
+
+@pytest.mark.parametrize(("lists", "steps"), [(29, 32), (30, 32), (31, 32), (900, 32), (28, 31)])
+def test_a_place_has_so_many_steps_and_what_is_deeper_that_of_what_holds_it(lists: int, steps: int) -> None:
+    """Of a hundred thousand texts in a thousand lists each place would else take 8 KiB."""
+    body = b'{"messages":[{"content":' + b"[" * lists + b'"secret"' + b"]" * lists + b"}]}"
+    [place] = places(decide(body, SECRET))
+    assert place.count("/") == steps
 
 
 def test_a_policy_has_so_many_rules_and_not_one_more() -> None:

@@ -134,6 +134,7 @@ def test_a_text_in_parts_is_searched_as_one_and_redacted_in_each() -> None:
         {"tool_calls": [{"function": {"Arguments": '{"a":"s\\u0065cret"}'}}]},
         {"Tool_Calls": [{"function": {"arguments": '{"a":"s\\u0065cret"}'}}]},
         {"content": "se\x01cret"},
+        {"Role": "user", "name": "secret"},
         {"content": "se\x7fcret"},
         {"content": "se\bcret"},
     ],
