@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 # More than cores: half of the time of tests is waiting.
 TEST_PROCESSES ?= 3
 
-.PHONY: default setup demo check test acceptance-agents acceptance-runner bench bench-chains bench-runners quota-exactness chain-soak bench-gateway gateway-faults runner-faults rotation soak fuzz api-fuzz corpus docs proto fix lock clean help
+.PHONY: default setup demo check test acceptance-agents acceptance-runner bench bench-chains bench-runners quota-exactness budget-exactness budget-faults chain-soak bench-gateway gateway-faults runner-faults rotation soak fuzz api-fuzz corpus docs proto fix lock clean help
 
 default: check test
 
@@ -52,6 +52,12 @@ bench-runners: setup  ## what a runner adds to each event, on both buses, and wh
 
 quota-exactness: setup  ## 100 runs of 10 N requests on N places, one gateway and two, SQLite and PostgreSQL
 	$(BIN)/python bench/quota_exactness.py
+
+budget-exactness: setup  ## 200 requests at once on room for 10, in every unit and scope, two gateways on SQLite and PostgreSQL
+	$(BIN)/python bench/budget_exactness.py
+
+budget-faults: setup  ## budgets and usage rows beside their providers' books, after faults, clients that leave and kills
+	$(BIN)/python bench/budget_faults.py
 
 chain-soak: setup  ## 200 requests at once through chains whose providers fail: no answer mixed, every count equal
 	$(BIN)/python bench/chain_soak.py

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import cProfile
 import itertools
+import math
 import pstats
 import sys
 import tempfile
@@ -26,13 +27,14 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from pointsman.core.attempts import Chain, Member
-from pointsman.core.caller import Caller
+from pointsman.core.caller import KEY, Caller
 from pointsman.core.candidate import Candidate
 from pointsman.core.endpoint import parse_endpoint
 from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.core.model_table import Entry, ModelAccess, ModelTable, Target
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.core.quota import Quota
+from pointsman.core.reach import Network
 from pointsman.core.token_digest import digest_of
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations_record import OperationJournal
@@ -67,6 +69,8 @@ class Parts:
     journal: bool = True
     metrics: bool = True
     usage: bool = True
+    networks: tuple[Network, ...] = ()
+    """Of the key, which has an end too where it has any."""
 
 
 class _Nowhere:
@@ -125,7 +129,8 @@ class _Uncounted(MemoryLedger):
 async def dispatcher_of(parts: Parts, directory: Path) -> AsyncIterator[tuple[Dispatcher, Any]]:
     """With these parts; and what writes what requests have left behind."""
     table = ModelTable(targets())
-    keys = {digest_of(_KEY): Entry(Caller("default", "bench"), table)}
+    ends = time.time() + 86_400 if parts.networks else math.inf
+    keys = {digest_of(_KEY): Entry(Caller("default", "bench", KEY), table, ends, networks=parts.networks)}
     models = Models(lambda: access, time.time, is_open=False, mark=b"0123456789abcdef")
     access = ModelAccess({"default": table}, keys)
     nowhere = _Nowhere()

@@ -42,13 +42,18 @@ All have `class_uid`, `category_uid`, `activity_id`, `type_uid`, `severity_id`, 
 it in prose. In a human line values are bare words, or in double quotes with backslash escapes; `bytes_in` is the
 request's body, `bytes_out` the answer's.
 
+A gateway's data listener adds to `unmapped`: `account` and `key` of the caller (`sandbox:NAME` for a sandbox's token),
+as in usage rows, and where rules of a policy matched `policy_version`, `policy_hit_count`, and the first eight
+`policy_hits` with `rule`, `effect`, `would` and `place`. `metadata.correlation_uid` is the request's id in the
+operation log, in usage rows, receipts and the audit record.
+
 """
 _TOKENS = """## Token counts
 
 `message_context` holds what the upstream reported: `prompt_tokens`, `completion_tokens` and, when both are known,
 `total_tokens`. They are read off the bytes that pass, of every dialect, streams included; a chat stream reports them
 only when its client asks with `stream_options.include_usage`. Of compressed answers only gzip
-is read, up to 64 KiB of it. Nothing is estimated.
+is read, up to 64 KiB of it. Nothing is estimated here; usage rows tell estimates as such.
 """
 _CLASS_NAMES = {
     OcsfClass.NETWORK_ACTIVITY: "Network Activity",

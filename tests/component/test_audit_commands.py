@@ -67,16 +67,16 @@ def _changes_are_listed(operated: Operated) -> None:
     found = operated.listed()
     assert [each["action"] for each in found] == ["key.revoke", "key.create", "provider.create", "configuration.read"]
     assert [each["actor"] for each in found] == ["admin", "admin", "admin", "file"]
-    assert json.loads(found[-1]["after"])["records"] == ["provider a", "route r"]
+    assert found[-1]["after"]["records"] == ["provider a", "route r"]
     assert [each["action"] for each in operated.listed("--action", "key", "--limit", "1")] == ["key.revoke"]
     assert operated.listed("--since", "1h") == found
     assert operated.listed("--since", "2999-01-01") == []
-    assert operated.done("audit", "list", "--subject", "none") == "No entries\n"
+    assert operated.done("audit", "list", "--subject", "none").startswith("No entries; ")
     text = operated.done("audit", "list")
     assert "admin  key.revoke" in text
     assert '-> {"revoked_at":' in text
     lines = operated.done("audit", "list", "-o", "jsonl").splitlines()
-    assert [json.loads(line) for line in lines] == found
+    assert [json.loads(line)["digest"] for line in lines] == [each["digest"] for each in found]
 
 
 def _a_reload_is_one_entry(operated: Operated) -> None:
@@ -89,8 +89,8 @@ def _a_reload_is_one_entry(operated: Operated) -> None:
         "configuration.reload",
         str(operated.file),
     )
-    assert json.loads(newest["before"])["records"] == {"provider a": {"config": {"MODEL": "m"}}}
-    assert json.loads(newest["after"])["records"] == {"provider a": {"config": {"MODEL": "other"}}}
+    assert newest["before"]["records"] == {"provider a": {"config": {"MODEL": "m"}}}
+    assert newest["after"]["records"] == {"provider a": {"config": {"MODEL": "other"}}}
     assert len(rest) == 4
 
 

@@ -285,13 +285,13 @@ out   revoked  inference.local  2020-09-13T12:26:40Z  never
 """,
     "sandbox token revoke ci": "Revoked the token of ci\n",
     "key list": """\
-NAME    STATE    PERMISSIONS            ROUTES      CREATED               EXPIRES
-laptop  valid    inference              all         2023-11-14T22:13:20Z  never
-trial   expired  inference,models:view  fast,cheap  2020-09-13T12:26:40Z  2020-09-13T12:27:40Z
+NAME    STATE    USER  PERMISSIONS            ROUTES      FROM      CREATED               EXPIRES
+laptop  valid    -     inference              all         anywhere  2023-11-14T22:13:20Z  never
+trial   expired  -     inference,models:view  fast,cheap  anywhere  2020-09-13T12:26:40Z  2020-09-13T12:27:40Z
 """,
     "key revoke laptop": "Revoked the key laptop\n",
-    "account create team": "Created account team\n",
-    "account list": "NAME     CREATED\ndefault  -\n",
+    "account create team": "Created account team\nTo work on its records: --account team\n",
+    "account list": "NAME     STATE   CREATED\ndefault  active  -\n",
 }
 
 

@@ -16,6 +16,7 @@ from pointsman.core.control_errors import AlreadyExists, InvalidRequest, NotFoun
 from pointsman.core.time_zones import zone_named
 from pointsman.gateway.budgets import BudgetDraft, BudgetEdit
 from pointsman.gateway.keys import KeyDraft
+from pointsman.gateway.prices import PriceDraft
 from tests.support.client_commands import run_client
 from tests.support.control_plane import ADMIN_TOKEN, RunningControlPlane, control_plane
 from tests.support.rest import RunningApi, rest_api
@@ -227,3 +228,13 @@ def test_over_http_a_budget_is_made_read_changed_and_deleted(api: RunningApi) ->
     assert api.delete("/budgets/all").json == {"deleted": True}
     assert [api.get(path).status for path in ("/budgets/all", "/budget-status/all")] == [404, 404]
     assert api.delete("/budgets/all").status == 404
+
+
+def test_a_budget_of_money_without_prices_is_made_and_the_next_step_is_told(
+    running: RunningControlPlane, tmp_path: Path
+) -> None:
+    limit = ("--account-wide", "--money", "5", "--window", "day")
+    made = command(running, tmp_path, "create", "priceless", *limit)
+    assert (made.exit_code, "no prices, so nothing costs anything; pointsman price set" in made.stderr) == (0, True)
+    running.call(running.control.prices.set("default", PriceDraft("mocked", "*", "1", "2")))
+    assert command(running, tmp_path, "create", "priced", *limit).stderr == ""

@@ -111,9 +111,20 @@ def test_commands_set_list_and_delete_prices(running: RunningControlPlane, tmp_p
 
     assert "price set --help" in run("list")
     assert "price set --help" in run("history")
-    made = run("set", "mocked=a=b", "--input", "0.15", "--output", "0.6", "--cached-input", "0.075", "--request", "2")
+    made = run(
+        "set",
+        "mocked=a=b",
+        "--input-price",
+        "0.15",
+        "--output-price",
+        "0.6",
+        "--cached-price",
+        "0.075",
+        "--request-price",
+        "2",
+    )
     assert made == "Price of mocked=a=b: 0.15 in, 0.60 out, a million tokens (version 1)\n"
-    run("set", "mocked", "--input", "2.5", "--output", "10")
+    run("set", "mocked", "--input-price", "2.5", "--output-price", "10")
     assert [line.split() for line in run("list").splitlines()[1:]] == [
         ["mocked", "*", "2.50", "10.00", "-", "-"],
         ["mocked", "a=b", "0.15", "0.60", "0.075", "2.00"],
@@ -145,6 +156,9 @@ def test_usage_is_shown_as_a_table_as_json_and_as_csv(running: RunningControlPla
     assert head[:2] == ["model", "requests"]
     assert [line[0] for line in lines] == ["gpt-x", "'=1+1"]
     assert "No requests" in run("--since", "30d", "--until", "1h")
+    [head, dear, cheap] = [line.split() for line in run("--by", "day,key,model").splitlines()[:3]]
+    assert (head[:4], dear[2:4], cheap[2:4]) == (["DAY", "KEY", "MODEL", "REQUESTS"], ["gpt-x", "1"], ["=1+1", "1"])
+    assert list(json.loads(run("--by", "key,day", "-o", "json"))[0])[:3] == ["key", "day", "requests"]
     for wrong in (("--since", "never"), ("--by", "colour"), ("--since", "1h", "--until", "2h")):
         assert command(running, tmp_path, "usage", *wrong).exit_code != 0
 
@@ -170,7 +184,10 @@ def test_over_http_usage_is_told_by_sums_and_by_pages(api: RunningApi) -> None:
     rows = [used(now - number, request_id=f"r-{number}") for number in range(3)]
     api.running.call(api.running.control.store.append_usage(rows))
     answer = api.get("/usage?by=route").json
-    assert (answer["by"], answer["usage"][0]["name"], answer["usage"][0]["cost"]) == ("route", "fast", "1.50")
+    assert (answer["by"], answer["usage"][0]["names"], answer["usage"][0]["cost"]) == (["route"], ["fast"], "1.50")
+    two = api.get("/usage?by=key,route").json
+    assert (two["by"], two["usage"][0]["names"]) == (["key", "route"], ["", "fast"])
+    assert [api.get(f"/usage?by={wrong}").status for wrong in ("", "colour", "key,", "key;route")] == [400] * 4
     page = api.get("/usage/rows?limit=2").json
     assert [each["request_id"] for each in page["rows"]] == ["r-0", "r-1"]
     assert (page["rows"][0]["cost"], page["rows"][0]["total_tokens"]) == ("0.50", 15)

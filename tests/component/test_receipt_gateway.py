@@ -98,12 +98,16 @@ def test_receipts_are_listed_exported_and_verified_by_command_and_over_http(
     receipt(gateway, ids[-1])
     shown = gateway.run("receipt", "list", "--limit", "2").splitlines()
     assert [line.split()[2] for line in shown[1:]] == [ids[2], ids[1]]
+    assert [
+        line["request_id"] for line in json.loads(gateway.run("receipt", "list", "--since", "1h", "-o", "json"))
+    ] == ids[::-1]
+    assert gateway.run("receipt", "list", "--since", "2999-01-01").startswith("No receipts of account default")
     export = tmp_path / "receipts.jsonl"
     gateway.run("receipt", "export", "--out", str(export))
     lines = [json.loads(line) for line in export.read_text().splitlines()]
     assert [line["request_id"] for line in lines] == ids
     whole, head, _ = gateway.run("receipt", "verify").splitlines()
-    assert (whole, head) == ("The receipts are whole: 3 receipts", f"Head: 3:{lines[2]['digest']}")
+    assert (whole, head) == ("The receipts of account default are whole: 3 receipts", f"Head: 3:{lines[2]['digest']}")
     kept = head.removeprefix("Head: ")
     assert json.loads(gateway.run("receipt", "verify", "--head", kept, "-o", "json"))["whole"] is True
     runner = PlayedRunner(gateway)  # it speaks HTTP as the admin
@@ -134,7 +138,7 @@ def test_a_gateway_that_is_killed_loses_at_most_the_last_second_and_its_chain_go
     }
     assert {first, last} <= kept
     assert {request for at, request in old if at < killed - 1.0} <= kept
-    assert gateway.run("receipt", "verify").startswith("The receipts are whole: ")
+    assert gateway.run("receipt", "verify").startswith("The receipts of account default are whole: ")
 
 
 @pytest.mark.guarantee("V2")

@@ -34,7 +34,7 @@ def test_a_runners_answer_is_told_with_its_tokens_at_its_price(gateway: ServingG
     runner.model("llama")
     until_in_force(gateway, "llama")
     name = f"runner:{runner.name}"
-    gateway.run("price", "set", name, "--input", "1000", "--output", "3000", "--cached-input", "500")
+    gateway.run("price", "set", name, "--input-price", "1000", "--output-price", "3000", "--cached-price", "500")
     assert gateway.call("llama").status == 503  # its runner is not there; meanwhile, the price comes into force
     wait_until(lambda: bool(told(gateway, "route")))
     with runner.dialled_in() as line, gateway.connect() as client:

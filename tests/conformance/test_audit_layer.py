@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pointsman.core.account import Account
-from pointsman.core.audit import AuditEntry, AuditHead, AuditQuery
+from pointsman.core.audit import AuditEntry, AuditQuery
+from pointsman.core.chain import ChainHead
 from pointsman.core.control_errors import AlreadyExists
 from pointsman.core.policy import PolicyState
 from pointsman.core.price import Price, PriceChange
@@ -21,7 +22,7 @@ from tests.conformance.records import ACCOUNT, budget, direct_model, key, policy
 from tests.support.databases import Database
 
 
-def layer_on(store: Store, heads: list[AuditHead] | None = None) -> AuditLayer:
+def layer_on(store: Store, heads: list[ChainHead] | None = None) -> AuditLayer:
     return AuditLayer(store, lambda: 12.5, heads.append if heads is not None else lambda head: None)
 
 
@@ -128,21 +129,21 @@ def check_what_is_told(found: list[AuditEntry]) -> None:
     assert {(entry.at, entry.actor) for entry in found} == {(12.5, "gateway")}
     told = {brief(entry)[0]: (entry.before, entry.after) for entry in found}
     assert told["route.update"] == ('{"model":"gpt-x","version":1}', '{"model":"gpt-y","version":2}')
-    assert told["key.revoke"] == ('{"revoked_at":null}', '{"revoked_at":9.0}')
+    assert told["key.revoke"] == ('{"revoked_at":null}', '{"revoked_at":"1970-01-01T00:00:09Z"}')
     assert told["runner.rotate"] == ('{"token":"set"}', '{"token":"changed"}')
     assert told["ai_model.update"] == ('{"model_identifier":"big"}', '{"model_identifier":"bigger"}')
     assert told["budget.update"] == (
-        '{"amount":4611686018427387904,"is_hard":false}',
-        '{"amount":6,"is_hard":true}',
+        '{"amount":"4611686018.427387904","is_hard":false}',
+        '{"amount":"0.000000006","is_hard":true}',
     )
-    assert told["account.resume"] == ('{"halted_at":8.0}', '{"halted_at":null}')
+    assert told["account.resume"] == ('{"halted_at":"1970-01-01T00:00:08Z"}', '{"halted_at":null}')
     assert told["price.update"] == (
-        '{"version":1,"price":{"output":3}}',
-        '{"version":2,"price":{"output":4}}',
+        '{"version":1,"price":{"output":"0.000003"}}',
+        '{"version":2,"price":{"output":"0.000004"}}',
     )
     assert told["policy.update"] == (
         '{"state":"dry_run","enforced_at":null}',
-        '{"state":"enforced","enforced_at":5.0}',
+        '{"state":"enforced","enforced_at":"1970-01-01T00:00:05Z"}',
     )
     assert told["route.delete"][1] == ""
     assert json.loads(told["provider.update"][1])["credentials"]["OPENAI_API_KEY"] == "removed"
@@ -169,7 +170,7 @@ async def test_changes_of_one_transaction_stand_together_or_not_at_all(database:
             raise ZeroDivisionError
 
     async with database.opened() as store:
-        heads: list[AuditHead] = []
+        heads: list[ChainHead] = []
         layer = layer_on(store, heads)
         with pytest.raises(ZeroDivisionError):
             await failing(layer)
@@ -179,7 +180,7 @@ async def test_changes_of_one_transaction_stand_together_or_not_at_all(database:
             await writer.put_route(route())
         found = await entries(store)
         assert [brief(entry)[0] for entry in found] == ["key.create", "route.create"]
-        assert heads == [AuditHead(2, found[1].digest)]
+        assert heads == [ChainHead(2, found[1].digest)]
 
 
 async def test_an_entry_names_whoever_acts(sqlite: Database) -> None:

@@ -45,7 +45,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-async def sums(database: Database, by: UsageBy, account: str | None = ACCOUNT, period: Period = ALL) -> list[UsageSum]:
+async def sums(database: Database, *by: UsageBy, account: str | None = ACCOUNT, period: Period = ALL) -> list[UsageSum]:
     async with database.opened() as store:
         await store.append_usage(ROWS)
         async with store.read() as reader:
@@ -54,8 +54,8 @@ async def sums(database: Database, by: UsageBy, account: str | None = ACCOUNT, p
 
 async def test_keys_are_told_with_the_dearest_first(database: Database) -> None:
     assert await sums(database, UsageBy.KEY) == [
-        UsageSum("bob", 2, 1, 10, 5, 4, 3, 2, 2 * NANO + 1),
-        UsageSum("ada", 2, 0, 20, 10, 8, 6, 4, NANO // 4, estimated=1, unpriced=1),
+        UsageSum(("bob",), 2, 1, 10, 5, 4, 3, 2, 2 * NANO + 1),
+        UsageSum(("ada",), 2, 0, 20, 10, 8, 6, 4, NANO // 4, estimated=1, unpriced=1),
     ]
 
 
@@ -72,7 +72,7 @@ async def test_requests_are_put_together_by_what_they_have_in_common(
     database: Database, by: UsageBy, names: list[str]
 ) -> None:
     found = await sums(database, by)
-    assert [each.name for each in found] == names
+    assert [each.names for each in found] == [(name,) for name in names]
     assert sum(each.requests for each in found) == 4
     assert sum(each.cost for each in found) == 2 * NANO + 1 + NANO // 4
 
@@ -83,13 +83,22 @@ async def test_a_day_ends_at_midnight_on_both_databases(database: Database) -> N
 
 
 async def test_by_account_all_accounts_are_told(database: Database) -> None:
-    found = await sums(database, UsageBy.ACCOUNT, None)
-    assert [(each.name, each.requests) for each in found] == [(ACCOUNT, 4), ("team", 1)]
+    found = await sums(database, UsageBy.ACCOUNT, account=None)
+    assert [(*each.names, each.requests) for each in found] == [(ACCOUNT, 4), ("team", 1)]
+
+
+async def test_by_several_things_each_day_tells_who_used_what_the_latest_day_first(database: Database) -> None:
+    found = await sums(database, UsageBy.KEY, UsageBy.DAY, UsageBy.MODEL)
+    days = [each.names[1] for each in found]
+    assert days == sorted(days, reverse=True)
+    assert len({each.names for each in found}) == len(found) == 4
+    assert sum(each.requests for each in found) == 4
+    assert ("bob", "1970-01-02", "") in [each.names for each in found]
 
 
 async def test_a_period_begins_with_its_first_moment_and_ends_before_its_last(database: Database) -> None:
     found = await sums(database, UsageBy.ROUTE, period=Period(DAY, 1.9 * DAY))
-    assert [(each.name, each.requests) for each in found] == [("fast", 2)]
+    assert [(*each.names, each.requests) for each in found] == [("fast", 2)]
 
 
 async def test_costs_beyond_64_bits_are_added_exactly_and_groups_have_a_bound(database: Database) -> None:
@@ -97,7 +106,7 @@ async def test_costs_beyond_64_bits_are_added_exactly_and_groups_have_a_bound(da
         rows = [row(number, 1.0, cost=MOST - 1, prompt_tokens=2**40) for number in range(4)]
         await store.append_usage([*rows, row(9, 1.0, route="slow")])
         async with store.read() as reader:
-            [dearest] = await reader.usage_sums(ACCOUNT, UsageBy.ROUTE, ALL, 1)
+            [dearest] = await reader.usage_sums(ACCOUNT, [UsageBy.ROUTE], ALL, 1)
     assert (dearest.cost, dearest.prompt_tokens) == (4 * (MOST - 1), 4 * 2**40)
 
 

@@ -17,12 +17,22 @@ def account() -> None:
 @output_option
 @client_options
 def create(access: Access, name: str, output: str) -> None:
-    """Make an account. Give --account NAME to other commands to work on its records."""
+    """Make an account. Give --account NAME to other commands to work on its records.
+
+    \b
+    Examples:
+      pointsman account create team
+      pointsman key create ci --account team
+    """
     from pointsman.rpc.gen import control_pb2
 
     with access.open() as gateway:
         made = gateway.call(gateway.control.CreateAccount, control_pb2.CreateAccountRequest(name=name))
-    show(output, [f"Created account {told(made.name)}"], account_json(made))
+    show(
+        output,
+        [f"Created account {told(made.name)}", f"To work on its records: --account {told(made.name)}"],
+        account_json(made),
+    )
 
 
 @account.command(name="list")

@@ -1,23 +1,22 @@
 """`pointsman audit`: who changed what, and whether the record of it is the one that was written."""
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
+import msgspec
 
-from pointsman.cli.audit_file import NoEntry, document_of, entries_in, line_of
+from pointsman.cli.audit_file import NoEntry, entries_in, line_of
 from pointsman.cli.call import Access, Gateway, client_options
 from pointsman.cli.show import moment, output_option, show, show_json, show_lines, told
 from pointsman.cli.shown_once import new_file
-from pointsman.cli.since import read_since
+from pointsman.cli.since import SINCE_HELP, moment_given
 from pointsman.cli.table import table
-from pointsman.core.audit import NO_ENTRY, AuditEntry, AuditHead, parse_head
-
-if TYPE_CHECKING:
-    from pointsman.core.audit_check import AuditCheck
+from pointsman.core.audit import AUDIT_CHAIN, AuditEntry
+from pointsman.core.chain import NO_HEAD, ChainHead, parse_head
+from pointsman.core.chain_check import ChainCheck
 
 _PAGE = 500
 _VERIFY_SECONDS = 60.0
@@ -27,14 +26,7 @@ _LONGEST_CHANGE = 120
 _MOST_LISTED = 100_000
 
 
-def _since(_: click.Context, __: click.Parameter, value: str | None) -> float:
-    try:
-        return read_since(value, time.time()) if value is not None else 0.0
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _parsed_head(_: click.Context, __: click.Parameter, value: str | None) -> AuditHead | None:
+def _parsed_head(_: click.Context, __: click.Parameter, value: str | None) -> ChainHead | None:
     try:
         return parse_head(value) if value is not None else None
     except ValueError as error:
@@ -54,7 +46,7 @@ def audit() -> None:
 
 
 @audit.command(name="list")
-@click.option("--since", callback=_since, metavar="WHEN", help="7d, 12h, 90m ago, or a date: 2031-12-31 (UTC).")
+@click.option("--since", callback=moment_given, metavar="WHEN", help=SINCE_HELP)
 @click.option("--actor", default="", metavar="WHO", help="admin, key:NAME, sandbox:NAME, runner:NAME, file or gateway.")
 @click.option("--action", default="", metavar="WHAT", help="key.revoke, or key for all of its actions.")
 @click.option("--subject", default="", metavar="NAME", help="The record, or the request's id.")
@@ -62,7 +54,13 @@ def audit() -> None:
     "--limit", type=click.IntRange(1, _MOST_LISTED), default=50, show_default=True, help="The newest so many."
 )
 @click.option("--all-accounts", is_flag=True, help="Of every account, not of one.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "jsonl"]), default="text", help="How to print it.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "jsonl"]),
+    default="text",
+    help="How to print it; jsonl: as 'audit export'.",
+)
 @client_options
 def list_(access: Access, output: str, limit: int, all_accounts: bool, **wanted: Any) -> None:
     """List changes, the newest first.
@@ -72,7 +70,7 @@ def list_(access: Access, output: str, limit: int, all_accounts: bool, **wanted:
     \b
     Examples:
       pointsman audit list --actor key:laptop --action ai_model
-      pointsman audit list --since 2031-01-01 --limit 1000 -o jsonl
+      pointsman audit list --since 2031-01-01 --limit 1000 -o json
     """
     with access.open() as gateway:
         found = _entries(gateway, limit, newest_first=True, all_accounts=all_accounts, **wanted)
@@ -80,7 +78,7 @@ def list_(access: Access, output: str, limit: int, all_accounts: bool, **wanted:
             for entry in found:
                 show_lines([line_of(entry)])
         elif output == "json":
-            show_json([document_of(entry) for entry in found])
+            show_json([_json(entry) for entry in found])
         else:
             show_lines(_rows(list(found), with_accounts=all_accounts))
 
@@ -92,7 +90,7 @@ def _entries(gateway: Gateway, limit: int, after: int = 0, **wanted: Any) -> Ite
 
     while limit > 0:
         request = audit_pb2.ListAuditRequest(after=after, limit=min(limit, _PAGE), **wanted)
-        page = gateway.call(gateway.audit.ListAudit, request)
+        page = gateway.call(gateway.audit.ListAudit, request, waiting_for=f"the entries behind number {after}")
         yield from map(entry_of, page.entries)
         limit -= len(page.entries)
         after = page.next
@@ -102,7 +100,7 @@ def _entries(gateway: Gateway, limit: int, after: int = 0, **wanted: Any) -> Ite
 
 def _rows(entries: list[AuditEntry], *, with_accounts: bool) -> list[str]:
     if not entries:
-        return ["No entries"]
+        return ["No entries; 'pointsman audit list --help' shows how to ask for others"]
     rows = [_HEAD, *map(_row, entries)]
     if with_accounts:
         accounts = ["ACCOUNT", *(told(entry.account) for entry in entries)]
@@ -117,6 +115,29 @@ def _row(entry: AuditEntry) -> tuple[str, ...]:
     short = change if len(change) <= _LONGEST_CHANGE else f"{change[: _LONGEST_CHANGE - 1]}…"
     cells = (entry.actor, entry.action, entry.subject, short)
     return (str(entry.sequence), _time(entry.at), *map(told, cells))
+
+
+def _json(entry: AuditEntry) -> dict[str, Any]:
+    """For programs that look at changes; what digests are over is a line of `-o jsonl`."""
+    return {
+        "sequence": entry.sequence,
+        "at": _time(entry.at),
+        "account": entry.account,
+        "actor": entry.actor,
+        "action": entry.action,
+        "subject": entry.subject,
+        "before": _told_json(entry.before),
+        "after": _told_json(entry.after),
+        "previous": entry.previous.hex(),
+        "digest": entry.digest.hex(),
+    }
+
+
+def _told_json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text) if text else None
+    except msgspec.DecodeError:  # somebody altered it
+        return text
 
 
 def _time(at: float) -> str:
@@ -173,16 +194,16 @@ class _Findings:
         self.problems: list[str] = []
         self.problem_count = 0
         self.checked = 0
-        self.head = NO_ENTRY
+        self.head = NO_HEAD
 
-    def add(self, problems: "list[str]", count: int, checked: int, head: AuditHead) -> None:
+    def add(self, problems: "list[str]", count: int, checked: int, head: ChainHead) -> None:
         self.problems += problems
         self.problem_count += count
         self.checked += checked
         self.head = head
 
 
-def _asked(access: Access, kept: AuditHead | None) -> _Findings:
+def _asked(access: Access, kept: ChainHead | None) -> _Findings:
     from pointsman.rpc.audit import head_message, head_of
     from pointsman.rpc.gen import audit_pb2
 
@@ -192,21 +213,21 @@ def _asked(access: Access, kept: AuditHead | None) -> _Findings:
             request = audit_pb2.VerifyAuditRequest(
                 after=head_message(found.head), head=None if kept is None else head_message(kept)
             )
-            part = gateway.call(gateway.audit.VerifyAudit, request, seconds=_VERIFY_SECONDS)
+            waiting_for = f"the record to be verified ({found.checked} entries so far)"
+            call = gateway.audit.VerifyAudit
+            part = gateway.call(call, request, seconds=_VERIFY_SECONDS, waiting_for=waiting_for)
             found.add(list(part.problems), part.problem_count, part.checked, head_of(part.head))
             if part.complete:
                 return found
 
 
-def _checked(file: Path, key_file: Path, head: AuditHead | None, after: AuditHead | None) -> _Findings:
-    from pointsman.core.audit_check import AuditCheck
-
+def _checked(file: Path, key_file: Path, head: ChainHead | None, after: ChainHead | None) -> _Findings:
     kept = [] if head is None else [(head, "the head that was given")]
-    check = AuditCheck(_key(key_file), after or NO_ENTRY, kept)
+    check = ChainCheck(AUDIT_CHAIN, _key(key_file), after or NO_HEAD, kept)
     try:
         with file.open("rb") as lines:
             for entry in entries_in(lines):
-                check.entry(entry)
+                check.add(entry)
     except NoEntry as error:
         check.tell(str(error))
     except OSError as error:
@@ -215,7 +236,7 @@ def _checked(file: Path, key_file: Path, head: AuditHead | None, after: AuditHea
     return _findings(check)
 
 
-def _findings(check: "AuditCheck") -> _Findings:
+def _findings(check: ChainCheck[AuditEntry]) -> _Findings:
     found = _Findings()
     found.add(check.problems, check.problem_count, check.checked, check.head)
     return found
@@ -263,7 +284,7 @@ def _show_findings(output: str, found: _Findings) -> None:
 @click.option("--out", metavar="FILE", help="Write it to FILE, which must not exist yet, for its owner's eyes only.")
 @click.option("--after", callback=_parsed_head, metavar="NUMBER:DIGEST", help="Only what is behind an earlier export.")
 @client_options
-def export(access: Access, out: str | None, after: AuditHead | None) -> None:
+def export(access: Access, out: str | None, after: ChainHead | None) -> None:
     """Write the whole record as lines of JSON: to keep, or to verify without the gateway.
 
     \b
@@ -271,7 +292,7 @@ def export(access: Access, out: str | None, after: AuditHead | None) -> None:
       pointsman audit export --out audit.jsonl
       pointsman audit export | gzip > audit.jsonl.gz
     """
-    start = after or NO_ENTRY
+    start = after or NO_HEAD
     written = 0
     with access.open() as gateway, new_file(out) as file:
         for entry in _entries(gateway, sys.maxsize, all_accounts=True, after=start.sequence):
@@ -279,7 +300,7 @@ def export(access: Access, out: str | None, after: AuditHead | None) -> None:
                 show_lines([line_of(entry)])
             else:
                 _write(file, line_of(entry) + "\n", str(out))
-            written, start = written + 1, AuditHead(entry.sequence, entry.digest)
+            written, start = written + 1, ChainHead(entry.sequence, entry.digest)
     place = f" to {told(out)}" if out is not None else ""
     click.echo(f"pointsman: exported {written} entries{place}; head {start}", err=True)
 

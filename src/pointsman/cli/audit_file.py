@@ -33,11 +33,6 @@ def line_of(entry: AuditEntry) -> str:
     return msgspec.json.encode(_line(entry)).decode()
 
 
-def document_of(entry: AuditEntry) -> dict[str, object]:
-    """The same for other JSON."""
-    return msgspec.structs.asdict(_line(entry))
-
-
 def _line(entry: AuditEntry) -> _Line:
     told = (entry.account, entry.actor, entry.action, entry.subject, entry.before, entry.after)
     return _Line(entry.sequence, entry.at, *told, entry.previous.hex(), entry.digest.hex())

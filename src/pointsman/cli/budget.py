@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pointsman.cli.call import Access, client_options
+from pointsman.cli.call import Access, Gateway, client_options
 from pointsman.cli.show import block, moment, output_option, show, show_json, show_lines, told
 from pointsman.cli.table import table
 from pointsman.core.budget import BudgetScope, BudgetUnit, BudgetWindow
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pointsman.rpc.gen.budgets_pb2 import Budget, BudgetStatus
 
 _HEAD = ("NAME", "FOR", "LIMIT", "KIND")
-_STATUS_HEAD = ("NAME", "FOR", "USED", "LEFT", "OF", "RESETS AT")
+_STATUS_HEAD = ("NAME", "FOR", "USED", "LEFT", "OF", "RESETS")
 
 
 @click.group()
@@ -90,7 +90,18 @@ def create(access: Access, name: str, output: str, **wanted: Any) -> None:
     )
     with access.open() as gateway:
         made = gateway.call(gateway.budgets.CreateBudget, request)
+        if unit == BudgetUnit.MONEY:
+            _warn_of_no_prices(access, gateway)
     show(output, [f"Created budget {told(made.name)}: {told(_limit(made))} for {told(_whom(made))}"], _json(made))
+
+
+def _warn_of_no_prices(access: Access, gateway: Gateway) -> None:
+    """Such a budget never ends, and nobody would find out before the bill."""
+    from pointsman.rpc.gen import usage_pb2
+
+    if not gateway.call(gateway.prices.ListPrices, usage_pb2.ListPricesRequest()).prices:
+        step = access.command("price set PROVIDER --input-price N --output-price N")
+        click.echo(f"pointsman: warning: this account has no prices, so nothing costs anything; {step}", err=True)
 
 
 def _scope(wanted: dict[str, Any]) -> tuple[str, str]:
@@ -114,7 +125,11 @@ def list_(access: Access, output: str) -> None:
         show_json([_json(each) for each in budgets])
     else:
         rows = [(told(each.name), told(_whom(each)), told(_limit(each)), _kind(each)) for each in budgets]
-        show_lines(table(_HEAD, rows) if rows else ["No budgets; 'pointsman budget create --help' shows how"])
+        show_lines(
+            table(_HEAD, rows)
+            if rows
+            else [f"No budgets of account {access.account}; 'pointsman budget create --help' shows how"]
+        )
 
 
 @budget.command()
@@ -168,7 +183,12 @@ def update(access: Access, name: str, output: str, **wanted: Any) -> None:
 @output_option
 @client_options
 def delete(access: Access, name: str, output: str) -> None:
-    """Delete a budget. What was used of it is forgotten."""
+    """Delete a budget. What was used of it is forgotten.
+
+    \b
+    Example:
+      pointsman budget delete box-tokens
+    """
     from pointsman.rpc.gen import budgets_pb2
 
     with access.open() as gateway:
@@ -186,6 +206,11 @@ def status(access: Access, name: str, output: str) -> None:
     """What was used of each budget in its current window, what is left, and when it begins anew.
 
     What requests that are under way may come to counts as used.
+
+    \b
+    Examples:
+      pointsman budget status
+      pointsman budget status team-month -o json
     """
     from pointsman.rpc.gen import budgets_pb2
 
@@ -196,7 +221,11 @@ def status(access: Access, name: str, output: str) -> None:
         show_json([_state_json(each) for each in states])
     else:
         rows = [_state_row(each) for each in states]
-        show_lines(table(_STATUS_HEAD, rows) if rows else ["No budgets; 'pointsman budget create --help' shows how"])
+        show_lines(
+            table(_STATUS_HEAD, rows)
+            if rows
+            else [f"No budgets of account {access.account}; 'pointsman budget create --help' shows how"]
+        )
 
 
 def _whom(made: "Budget", subject: str = "") -> str:

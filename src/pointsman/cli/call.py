@@ -59,6 +59,11 @@ class Access:
     options: GatewayOptions
     account: str
 
+    def command(self, words: str) -> str:
+        """A next step, as it has to be typed: about the same account."""
+        whose = "" if self.account == DEFAULT_ACCOUNT else f" --account {self.account}"
+        return f"pointsman {words}{whose}"
+
     @contextlib.contextmanager
     def open(self) -> Iterator["Gateway"]:
         """A connection to it, made at the first call. Raises ClickException for files that cannot be used."""
@@ -141,6 +146,7 @@ class Gateway:
         self._address = address
         self._metadata = metadata
         self._token = token
+        self._opened_at = time.monotonic()
 
     def call(
         self,
@@ -150,12 +156,16 @@ class Gateway:
         seconds: float = ANSWER_SECONDS,
         waiting_for: str = "",
     ) -> Answer:
-        """The answer. Raises CallFailed. `waiting_for` is shown on a terminal when it takes long."""
+        """The answer. Raises CallFailed. `waiting_for` is shown on a terminal when it takes long.
+
+        So it is when each of many calls is quick: counted is from the first one on.
+        """
         import grpc
 
         future = method.future(request, timeout=seconds, metadata=self._metadata)
         try:
-            with _Waiting(waiting_for or f"an answer of {self._address.url}") as waiting:
+            with _Waiting(waiting_for or f"an answer of {self._address.url}", self._opened_at) as waiting:
+                waiting.tell()
                 while True:
                     try:
                         return future.result(timeout=_TICK_SECONDS)
@@ -172,9 +182,9 @@ class Gateway:
 class _Waiting:
     """One line on a terminal that is overwritten, for as long as something takes."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, started: float) -> None:
         self._what = what
-        self._started = time.monotonic()
+        self._started = started
         self._shown = False
 
     def __enter__(self) -> "_Waiting":

@@ -32,12 +32,16 @@ _NOBODY = 1
 )
 @click.option("--key-name", default="", metavar="KEY", help="Ask for a client that shows this key.")
 @click.option("--sandbox", default="", metavar="TOKEN", help="Ask for a sandbox that has the token of this name.")
+@click.option(
+    "--from", "address", default="", metavar="ADDRESS", help="Ask for a client at this IP address: keys have networks."
+)
 @output_option
 @client_options
 def explain(
     access: Access, model: str, path: str, body: IO[bytes] | None, headers: tuple[str, ...], **others: str
 ) -> None:
-    """Say who would be asked for a request, in which order, and why others would not. Nothing is sent or counted.
+    """Say what each stage would make of a request, who would be asked for it, in which order, and why others would
+    not. Nothing is sent or counted.
 
     MODEL is what the request names: a route, or any other name where the gateway has a default route. An agent in a
     sandbox names anything and gets what inference.local leads to: ask for inference.local, or for --sandbox TOKEN.
@@ -45,6 +49,10 @@ def explain(
     One line tells of one provider: its turn, what it would be sent as the model, what is left of its quota, whether its
     key is there. Strategies are asked as for the next request, and forget that they were. What is drawn by chance, as
     equals of least_used are, may come out differently for the request itself.
+
+    Stages are what the gateway does around a request: budgets, policies, context, receipts. With --body they are asked
+    for that very body; without one, budgets are asked for a body that holds the model alone, and a policy's rules are
+    only listed.
 
     Exits with 0 when somebody would be asked, with 1 when nobody would: the line then tells the status and the text
     that the client would get.
@@ -54,6 +62,7 @@ def explain(
       pointsman explain fast
       pointsman explain fast --path /v1/messages -o json
       pointsman explain --body request.json --key-name laptop
+      pointsman explain fast --key-name ci --from 10.1.2.3
       pointsman explain inference.local
     """
     from pointsman.rpc.gen import control_pb2
@@ -67,6 +76,7 @@ def explain(
         header_names=[each.partition(":")[0] for each in headers],
         key_name=others["key_name"],
         sandbox=others["sandbox"],
+        address=others["address"],
     )
     with access.open() as gateway:
         explanation = gateway.call(gateway.control.Explain, request)

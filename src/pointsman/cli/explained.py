@@ -13,10 +13,13 @@ if TYPE_CHECKING:
         ExplainedQuota,
         ExplainedRewrite,
         ExplainedRunner,
+        ExplainedStage,
         Explanation,
     )
 
 _HEAD = ("TURN", "PROVIDER", "MODEL SENT", "LEFT TODAY", "LEFT THIS MINUTE", "KEY", "NOTE")
+_STAGE_HEAD = ("STAGE", "DECISION", "FOR")
+_SILENT = {"nothing": "Nothing to do", "not_reached": "Not reached"}
 _HOW = {
     "alias": "leads to route",
     "sandbox_token": "leads, by the sandbox's token, to route",
@@ -42,6 +45,7 @@ def explanation_lines(made: "Explanation") -> list[str]:
     lines += [f"  {each}" for each in _facts(made)]
     if made.HasField("denial"):
         lines += [f"  {each}" for each in _denied(made.denial)]
+    lines += _stage_lines(made.stages)
     if not made.candidates:
         return lines
     rows = [tuple(told(cell) for cell in _row(each)) for each in made.candidates]
@@ -58,7 +62,7 @@ def _facts(made: "Explanation") -> list[str]:
     if not made.route:
         return []
     version = f", version {made.version}" if made.version else ""
-    kind = f"{made.kind} route {made.route}{version}"
+    kind = f"{made.kind} route {made.route}{version}".lstrip()
     if made.strategy:
         kind += f", {made.strategy}"
     times = f"{made.chunk_idle_secs:g} s between two pieces of an answer"
@@ -79,10 +83,29 @@ def _line_of(runner: "ExplainedRunner") -> str:
 def _denied(denial: "ExplainedDenial") -> list[str]:
     code = f" {denial.code}" if denial.code else ""
     lines = [f"the client gets {denial.status}{told(code)}: {told(denial.text)}"]
+    if denial.stage:
+        lines.append(f"refused by the stage {told(denial.stage)}")
     if denial.HasField("retry_after_secs"):
         lines.append(f"it is told to try again after {max(1, round(denial.retry_after_secs))} s")
     if denial.detail:
         lines.append(f"because: {told(denial.detail)}")
+    return lines
+
+
+def _stage_lines(stages: "Sequence[ExplainedStage]") -> list[str]:
+    """A line for each fact; the stages that do nothing, and those that are not reached, in one line each."""
+    rows = []
+    for stage in stages:
+        if stage.decision in _SILENT:
+            continue
+        facts = [f"{each.about}: {each.text}" for each in stage.facts] or ["-"]
+        rows.append((stage.name, stage.decision, told(facts[0])))
+        rows += [("", "", told(each)) for each in facts[1:]]
+    lines = ["", *table(_STAGE_HEAD, rows)] if rows else []
+    for decision, words in _SILENT.items():
+        names = [told(each.name) for each in stages if each.decision == decision]
+        if names:
+            lines.append(f"{words}: {', '.join(names)}")
     return lines
 
 
@@ -163,7 +186,13 @@ def explanation_json(made: "Explanation") -> dict[str, Any]:
         "tried": made.tried,
         "denial": _denial_json(made.denial) if made.HasField("denial") else None,
         "candidates": [_candidate_json(each) for each in made.candidates],
+        "stages": [_stage_json(each) for each in made.stages],
     }
+
+
+def _stage_json(stage: "ExplainedStage") -> dict[str, Any]:
+    facts = [{"about": each.about, "text": each.text, "values": dict(each.values)} for each in stage.facts]
+    return {"name": stage.name, "decision": stage.decision, "facts": facts}
 
 
 def _denial_json(denial: "ExplainedDenial") -> dict[str, Any]:
@@ -173,6 +202,7 @@ def _denial_json(denial: "ExplainedDenial") -> dict[str, Any]:
         "text": denial.text,
         "detail": denial.detail,
         "retry_after_seconds": denial.retry_after_secs if denial.HasField("retry_after_secs") else None,
+        "stage": denial.stage,
     }
 
 

@@ -87,7 +87,7 @@ def list_(access: Access, output: str) -> None:
     if output == "json":
         show_json([key_json(each, now) for each in keys])
     else:
-        show_lines(key_rows(keys, now) if keys else ["No keys; 'pointsman key create NAME' makes one"])
+        show_lines(key_rows(keys, now) if keys else [f"No keys; {access.command('key create NAME')!r} makes one"])
 
 
 @key.command()
@@ -95,7 +95,12 @@ def list_(access: Access, output: str) -> None:
 @output_option
 @client_options
 def revoke(access: Access, name: str, output: str) -> None:
-    """End a key. Requests that are being answered go on to their end."""
+    """End a key. Requests that are being answered go on to their end; 'account halt' ends those, too.
+
+    \b
+    Example:
+      pointsman key revoke laptop
+    """
     from pointsman.rpc.gen import control_pb2
 
     with access.open() as gateway:

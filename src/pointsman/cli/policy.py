@@ -47,6 +47,7 @@ def policy() -> None:
         - {id: no-shell, effect: block, denied_tools: [bash, "shell*"]}
         - {id: no-keys, effect: redact, pattern: 'AKIA[0-9A-Z]{16}'}
         - {id: short, effect: block, most_tokens: 8000, routes: [fast]}
+        - {id: no-calls, side: response, effect: block, denied_tools: [bash]}
     """
 
 
@@ -58,6 +59,11 @@ def set_(access: Access, file: str, output: str) -> None:
     """Make the rules of a file the account's dry run.
 
     What is enforced stays so. '-' is standard input.
+
+    \b
+    Examples:
+      pointsman policy set policy.yaml
+      pointsman policy set policy.yaml --account team
     """
     from pointsman.rpc.gen import policies_pb2
     from pointsman.rpc.policies import rule_message
@@ -69,7 +75,7 @@ def set_(access: Access, file: str, output: str) -> None:
         made = gateway.call(gateway.policies.SetPolicy, request)
     lines = [
         f"Policy {made.version} is a dry run, with {_counted(made.rule_count)}",
-        "Let it take effect: pointsman policy enforce",
+        f"Let it take effect: {access.command('policy enforce')}",
     ]
     show(output, lines, _json(made))
 
@@ -106,7 +112,7 @@ def list_(access: Access, output: str) -> None:
         show_json([_json(each, with_rules=False) for each in kept])
     else:
         rows = [_row(each) for each in kept]
-        show_lines(table(_HEAD, rows) if rows else ["No policy; 'pointsman policy set FILE' sets one"])
+        show_lines(table(_HEAD, rows) if rows else [f"No policy; {access.command('policy set FILE')!r} sets one"])
 
 
 @policy.command()
@@ -114,7 +120,13 @@ def list_(access: Access, output: str) -> None:
 @output_option
 @client_options
 def enforce(access: Access, version: int, output: str) -> None:
-    """Let a version take effect, in place of the one before; without VERSION the dry run."""
+    """Let a version take effect, in place of the one before; without VERSION the dry run.
+
+    \b
+    Examples:
+      pointsman policy enforce
+      pointsman policy enforce 3
+    """
     _change(access, "EnforcePolicy", version, output)
 
 
@@ -152,11 +164,18 @@ def _change(access: Access, method: str, version: int, output: str) -> None:
 @click.option("--route", default="", metavar="NAME", help="Where it is sent; by default the body's model.")
 @click.option("--key", default="", metavar="NAME", help="Whose key sends it; sandbox:NAME for a sandbox's token.")
 @click.option("--dialect", type=click.Choice(DIALECTS), default=DIALECTS[0], show_default=True, help="How it speaks.")
+@click.option("--answer", "is_answer", is_flag=True, help="BODY is a JSON answer: try the rules about answers.")
 @output_option
-def test(file: str, body: str, output: str, **asked: str) -> None:
+def test(file: str, body: str, output: str, *, is_answer: bool, **asked: str) -> None:
     """Say which rules of a file match a request's body, and where; without BODY, whether the file is good.
 
-    Nothing is contacted. '-' is standard input. Exits with 1 when the request would be refused.
+    Nothing is contacted. '-' is standard input. Exits with 1 when it would be refused.
+
+    \b
+    Examples:
+      pointsman policy test policy.yaml
+      pointsman policy test policy.yaml body.json --route fast --key laptop
+      pointsman policy test policy.yaml answer.json --answer --route fast
     """
     pattern_check = _pattern_check()
     if pattern_check is None:
@@ -166,7 +185,7 @@ def test(file: str, body: str, output: str, **asked: str) -> None:
         show(output, [f"{told(file)}: ok, {_counted(len(rules))}"], {"ok": True, "rules": len(rules)})
         return
     data = _body(body)
-    decision, refusal = _decide(rules, data, asked)
+    decision, refusal = _decide(rules, data, asked, Side.RESPONSE if is_answer else Side.REQUEST)
     document = {
         "blocked_by": decision.blocked_by or None,
         "refused": refusal or None,
@@ -177,7 +196,7 @@ def test(file: str, body: str, output: str, **asked: str) -> None:
     sys.exit(1 if decision.blocked_by or refusal else 0)
 
 
-def _decide(rules: tuple[Rule, ...], data: bytes, asked: dict[str, str]) -> "tuple[Decision, str]":
+def _decide(rules: tuple[Rule, ...], data: bytes, asked: dict[str, str], side: Side) -> "tuple[Decision, str]":
     from pointsman.routing.policy import PASSED, Unsearchable, compile_patterns, compile_policy, evaluate
 
     policy = Policy(ANYBODY.account, 1, rules, is_enforced=True)
@@ -185,8 +204,8 @@ def _decide(rules: tuple[Rule, ...], data: bytes, asked: dict[str, str]) -> "tup
         route = asked["route"] or read_model(data) or ""
     except MalformedRequest:
         route = ""
-    patterns = compile_patterns(policy, Side.REQUEST)
-    compiled = compile_policy(policy, patterns, _caller(asked["key"]), route, asked["dialect"])
+    patterns = compile_patterns(policy, side)
+    compiled = compile_policy(policy, patterns, _caller(asked["key"]), route, asked["dialect"], side)
     if compiled is None:
         return PASSED, ""
     try:
@@ -210,7 +229,7 @@ def _told_decision(decision: "Decision", refusal: str) -> list[str]:
     elif decision.blocked_by:
         lines.append(f"Refused by {decision.blocked_by}")
     elif decision.body is not None:
-        lines.append("Sent with [redacted] in these places")
+        lines.append("Passes with [redacted] in these places")
     return lines
 
 
@@ -222,11 +241,19 @@ def _pattern_check() -> Callable[[str], str] | None:
     return pattern_problem
 
 
+def _pattern_cost() -> Callable[[str], tuple[int, int]]:
+    try:
+        from pointsman.routing.text_patterns import pattern_cost
+    except ImportError:  # the gateway will say
+        return lambda _: (0, 0)
+    return pattern_cost
+
+
 def _rules(file: str, pattern_problem: Callable[[str], str]) -> tuple[Rule, ...]:
     name = "<stdin>" if file == _STANDARD_INPUT else file
     try:
         data = sys.stdin.buffer.read(_LARGEST_BODY) if file == _STANDARD_INPUT else read_bytes(file)[0]
-        check = check_policy_text(decode(data), pattern_problem)
+        check = check_policy_text(decode(data), pattern_problem, _pattern_cost())
     except Unreadable as error:
         check = PolicyFileCheck((), (error.problem,))
     if check.problems:
@@ -259,7 +286,9 @@ def _rule_pairs(rule: Any) -> list[tuple[str, str]]:
     for name in ("routes", "keys", "dialects", *CONDITIONS):
         value = getattr(rule, name)
         if value:
-            pairs.append((name, str(value) if isinstance(value, (str, int)) else ", ".join(value)))
+            pairs.append(
+                (name.replace("_", " ").capitalize(), str(value) if isinstance(value, (str, int)) else ", ".join(value))
+            )
     return pairs
 
 

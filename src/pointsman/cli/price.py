@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pointsman.rpc.gen.usage_pb2 import Price, PriceChange
 
 _HEAD = ("PROVIDER", "MODEL", "INPUT", "OUTPUT", "CACHED INPUT", "REQUEST")
-_HISTORY_HEAD = ("VERSION", "AT", "WHAT", *_HEAD)
+_HISTORY_HEAD = ("VERSION", "TIME", "CHANGE", *_HEAD)
 _NONE = "No prices, so nothing costs anything; 'pointsman price set --help' shows how"
 _whose = click.argument("whose", metavar="PROVIDER[=MODEL]")
 
@@ -29,22 +29,22 @@ def price() -> None:
 
 @price.command(name="set")
 @_whose
-@click.option("--input", "input_", metavar="PRICE", required=True, help="Of a million tokens of prompts.")
-@click.option("--output", metavar="PRICE", required=True, help="Of a million tokens of answers.")
-@click.option("--cached-input", metavar="PRICE", default="", help="Of prompts that were kept. Default: as --input.")
-@click.option("--request", metavar="AMOUNT", default="", help="Of each request besides.")
-@click.option("-o", "form", type=click.Choice(["text", "json"]), default="text", help="How to print it.")
+@click.option("--input-price", metavar="PRICE", required=True, help="Of a million tokens of prompts.")
+@click.option("--output-price", metavar="PRICE", required=True, help="Of a million tokens of answers.")
+@click.option("--cached-price", metavar="PRICE", default="", help="Of prompts that were kept. Default: --input-price.")
+@click.option("--request-price", metavar="AMOUNT", default="", help="Of each request besides.")
+@output_option
 @client_options
-def set_(access: Access, whose: str, form: str, **wanted: str) -> None:
+def set_(access: Access, whose: str, output: str, **wanted: str) -> None:
     """Set what tokens cost, of one model or of any of a provider that has no price of its own.
 
     For a runner's models the provider is runner:NAME.
 
     \b
     Examples:
-      pointsman price set work=gpt-4o-mini --input 0.15 --output 0.60 --cached-input 0.075
-      pointsman price set work --input 2.50 --output 10
-      pointsman price set runner:laptop --input 0 --output 0 --request 0.001
+      pointsman price set work=gpt-4o-mini --input-price 0.15 --output-price 0.60 --cached-price 0.075
+      pointsman price set work --input-price 2.50 --output-price 10
+      pointsman price set runner:laptop --input-price 0 --output-price 0 --request-price 0.001
     """
     from pointsman.rpc.gen import usage_pb2
 
@@ -52,16 +52,16 @@ def set_(access: Access, whose: str, form: str, **wanted: str) -> None:
     wanted_price = usage_pb2.Price(
         provider=provider,
         model=model,
-        input=wanted["input_"],
-        output=wanted["output"],
-        cached_input=wanted["cached_input"],
-        request=wanted["request"],
+        input=wanted["input_price"],
+        output=wanted["output_price"],
+        cached_input=wanted["cached_price"],
+        request=wanted["request_price"],
     )
     with access.open() as gateway:
         change = gateway.call(gateway.prices.SetPrice, usage_pb2.SetPriceRequest(price=wanted_price))
     made = change.price
     line = f"Price of {told(_named(made))}: {made.input} in, {made.output} out, a million tokens"
-    show(form, [f"{line} (version {change.version})"], _change_json(change))
+    show(output, [f"{line} (version {change.version})"], _change_json(change))
 
 
 @price.command(name="list")
@@ -84,7 +84,13 @@ def list_(access: Access, output: str) -> None:
 @output_option
 @client_options
 def delete(access: Access, whose: str, output: str) -> None:
-    """Delete a price. What was counted by it stays counted."""
+    """Delete a price. What was counted by it stays counted.
+
+    \b
+    Examples:
+      pointsman price delete work=gpt-4o-mini
+      pointsman price delete work
+    """
     from pointsman.rpc.gen import usage_pb2
 
     provider, model = _split(whose)

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,9 @@ import msgspec
 from pointsman.cli.call import Access, Gateway, client_options
 from pointsman.cli.show import block, moment, output_option, show, show_json, show_lines, told
 from pointsman.cli.shown_once import new_file
+from pointsman.cli.since import SINCE_HELP, moment_given
 from pointsman.cli.table import table
-from pointsman.core.receipt import ReceiptHead, parse_head
+from pointsman.core.chain import ChainHead, parse_head
 
 if TYPE_CHECKING:
     from pointsman.rpc.gen.receipts_pb2 import Receipt
@@ -28,7 +30,7 @@ _MOST_LISTED = 100_000
 _AT_ONCE = 1024 * 1024  # bytes of a file that are read together
 
 
-def _parsed_head(_: click.Context, __: click.Parameter, value: str | None) -> ReceiptHead | None:
+def _parsed_head(_: click.Context, __: click.Parameter, value: str | None) -> ChainHead | None:
     try:
         return parse_head(value) if value is not None else None
     except ValueError as error:
@@ -55,17 +57,24 @@ def receipt() -> None:
 @click.option(
     "--limit", type=click.IntRange(1, _MOST_LISTED), default=50, show_default=True, help="The newest so many."
 )
+@click.option("--since", callback=moment_given, metavar="WHEN", help=SINCE_HELP)
 @output_option
 @client_options
-def list_(access: Access, limit: int, output: str) -> None:
-    """List receipts, the newest first."""
+def list_(access: Access, limit: int, since: float, output: str) -> None:
+    """List receipts, the newest first.
+
+    \b
+    Examples:
+      pointsman receipt list --since 1d
+      pointsman receipt list --limit 1000 -o json
+    """
     with access.open() as gateway:
-        found = list(_receipts(gateway, limit, newest_first=True))
+        found = list(itertools.takewhile(lambda each: each.at >= since, _receipts(gateway, limit, newest_first=True)))
     if output == "json":
         show_json([_json(each) for each in found])
     else:
         rows = [_row(each) for each in found]
-        none = "No receipts; the gateway's setting 'receipts' says which requests get one"
+        none = f"No receipts of account {access.account}; the gateway's setting 'receipts' says which requests get one"
         show_lines(table(_HEAD, rows) if rows else [none])
 
 
@@ -76,7 +85,7 @@ def _receipts(gateway: Gateway, limit: int, *, newest_first: bool = False) -> It
     after = 0
     while limit > 0:
         request = receipts_pb2.ListReceiptsRequest(after=after, limit=min(limit, _PAGE), newest_first=newest_first)
-        page = gateway.call(gateway.receipts.ListReceipts, request)
+        page = gateway.call(gateway.receipts.ListReceipts, request, waiting_for=f"the receipts behind number {after}")
         yield from page.receipts
         limit -= len(page.receipts)
         after = page.next
@@ -89,7 +98,12 @@ def _receipts(gateway: Gateway, limit: int, *, newest_first: bool = False) -> It
 @output_option
 @client_options
 def get(access: Access, request_id: str, output: str) -> None:
-    """Show the receipt of a request."""
+    """Show the receipt of a request.
+
+    \b
+    Example:
+      pointsman receipt get 8f3a0c21d4e5-1f
+    """
     with access.open() as gateway:
         found = _found(gateway, request_id)
     show(output, block("Receipt:", _pairs(found)), _json(found))
@@ -135,7 +149,7 @@ def check(access: Access, request_id: str, sent: Path | None, answer: Path | Non
     if differing:
         raise click.ClickException(
             f"the {' and the '.join(differing)} of {told(request_id)} is not what the gateway saw; see 'pointsman "
-            "receipt get', and verify the receipts themselves: pointsman receipt verify"
+            f"receipt get', and verify the receipts themselves: {access.command('receipt verify')}"
         )
 
 
@@ -164,7 +178,7 @@ def _digest_of(path: Path) -> bytes:
 )
 @output_option
 @client_options
-def verify(access: Access, head: ReceiptHead | None, output: str) -> None:
+def verify(access: Access, head: ChainHead | None, output: str) -> None:
     """Recompute the chain over an account's receipts, and tell what does not fit. Ends with 1 when anything does not.
 
     Receipts that were altered, removed, moved or put in are found. Receipts whose end was cut off fit in themselves:
@@ -185,8 +199,8 @@ def verify(access: Access, head: ReceiptHead | None, output: str) -> None:
         "problems": problems,
     }
     if not count:
-        kept = "Keep the head elsewhere; give it as --head."
-        show(output, [f"The receipts are whole: {number}", f"Head: {last}", kept], document)
+        kept = [f"Head: {last}", "Keep the head elsewhere; give it as --head."] if checked else []
+        show(output, [f"The receipts of account {access.account} are whole: {number}", *kept], document)
         return
     more = count - len(problems)
     show(output, [told(each) for each in [*problems, *([f"and {more} more"] if more else [])]], document)
@@ -196,7 +210,7 @@ def verify(access: Access, head: ReceiptHead | None, output: str) -> None:
     )
 
 
-def _verified(access: Access, head: ReceiptHead | None) -> tuple[list[str], int, int, ReceiptHead]:
+def _verified(access: Access, head: ChainHead | None) -> tuple[list[str], int, int, ChainHead]:
     """Problems, their number, how many receipts were looked at, and the last one."""
     from pointsman.rpc.gen import receipts_pb2 as pb
 
@@ -207,11 +221,13 @@ def _verified(access: Access, head: ReceiptHead | None) -> tuple[list[str], int,
     with access.open() as gateway:
         while True:
             request = pb.VerifyReceiptsRequest(after=after, head=kept)
-            part = gateway.call(gateway.receipts.VerifyReceipts, request, seconds=_VERIFY_SECONDS)
+            waiting_for = f"receipts to be verified ({checked} so far)"
+            call = gateway.receipts.VerifyReceipts
+            part = gateway.call(call, request, seconds=_VERIFY_SECONDS, waiting_for=waiting_for)
             problems += part.problems
             count, checked, after = count + part.problem_count, checked + part.checked, part.head
             if part.complete:
-                return problems, count, checked, ReceiptHead(after.sequence, after.digest)
+                return problems, count, checked, ChainHead(after.sequence, after.digest)
 
 
 @receipt.command()
@@ -228,7 +244,7 @@ def export(access: Access, out: str | None) -> None:
     written = 0
     with access.open() as gateway, new_file(out) as file:
         for each in _receipts(gateway, sys.maxsize):
-            line = msgspec.json.encode(_json(each)).decode()
+            line = msgspec.json.encode(_line(each)).decode()
             if file is None:
                 show_lines([line])
             else:
@@ -277,6 +293,11 @@ def _pairs(made: "Receipt") -> list[tuple[str, str]]:
 
 
 def _json(made: "Receipt") -> dict[str, Any]:
+    """For programs that look at receipts; what digests are over is a line of an export."""
+    return {**_line(made), "at": _time(made.at)}
+
+
+def _line(made: "Receipt") -> dict[str, Any]:
     names = ("sequence", "request_id", "at", "account", "route", "provider", "model")
     numbers = ("policy_version", "attempts", "status")
     hashes = {name: getattr(made, name).hex() for name in (*_HASHES, "previous", "digest")}

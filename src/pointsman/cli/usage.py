@@ -2,24 +2,20 @@
 
 import csv
 import io
-import re
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pointsman.cli.call import Access, client_options
 from pointsman.cli.show import show_json, show_lines, told
+from pointsman.cli.since import SINCE_HELP, moment_given
 from pointsman.cli.table import table
-from pointsman.core.usage_sum import UsageBy
+from pointsman.core.usage_sum import UsageBy, parse_by
 
 if TYPE_CHECKING:
     from pointsman.rpc.gen.usage_pb2 import UsageSum
 
-_SPAN = re.compile(r"([0-9]{1,6})([mhd])")
-_SPAN_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 _FIELDS = (
     "requests",
     "failed",
@@ -37,22 +33,30 @@ _SHOWN = ("requests", "failed", "prompt_tokens", "completion_tokens", "cached_to
 _HEAD = ("REQUESTS", "FAILED", "PROMPT", "COMPLETION", "CACHED", "REASONING", "COST")
 
 
+def _parsed_by(_: click.Context, __: click.Parameter, value: str) -> Sequence[UsageBy]:
+    try:
+        return parse_by(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command()
 @click.option(
     "--by",
-    type=click.Choice([each.value for each in UsageBy]),
+    callback=_parsed_by,
+    metavar="WHAT",
     default=UsageBy.MODEL.value,
     show_default=True,
-    help="What is put together. By account, all accounts are told.",
+    help=f"What is put together: {', '.join(UsageBy)}, or several: day,key,model. By account, all accounts are told.",
 )
+@click.option("--since", callback=moment_given, metavar="WHEN", default="30d", show_default=True, help=SINCE_HELP)
 @click.option(
-    "--since", metavar="WHEN", default="30d", show_default=True, help="A date, a moment, or 7d, 24h, 30m ago."
+    "--until", callback=moment_given, metavar="WHEN", help="The same; what ended then is left out. Default: now."
 )
-@click.option("--until", metavar="WHEN", default="", help="The same; what ended then is left out. Default: now.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "csv"]), default="text", help="How to print it.")
 @client_options
-def usage(access: Access, by: str, since: str, until: str, output: str) -> None:
-    """Show what was used, and what it cost: the dearest first, by day the latest.
+def usage(access: Access, by: Sequence[UsageBy], since: float, until: float, output: str) -> None:
+    """Show what was used, and what it cost: the dearest first, within the latest days.
 
     Days are UTC's. Tokens of answers whose upstream did not tell them are estimates; what has no price costs nothing.
     A request is in it a second after its end.
@@ -60,15 +64,15 @@ def usage(access: Access, by: str, since: str, until: str, output: str) -> None:
     \b
     Examples:
       pointsman usage --by key --since 2026-11-01
-      pointsman usage --by day --since 7d -o csv
+      pointsman usage --by day,key,model --since 7d
+      pointsman usage --by day -o csv
       pointsman usage --by account -o json
     """
     from pointsman.rpc.gen import usage_pb2
 
-    now = time.time()
-    request = usage_pb2.SumUsageRequest(by=by, since_ms=_milliseconds("--since", since, now))
+    request = usage_pb2.SumUsageRequest(by=",".join(by), since_ms=round(since * 1000))
     if until:
-        request.until_ms = _milliseconds("--until", until, now)
+        request.until_ms = round(until * 1000)
     with access.open() as gateway:
         sums = gateway.call(gateway.usage.SumUsage, request).sums
     if output == "json":
@@ -79,29 +83,15 @@ def usage(access: Access, by: str, since: str, until: str, output: str) -> None:
         show_lines(_text(by, sums))
 
 
-def _milliseconds(option: str, text: str, now: float) -> int:
-    span = _SPAN.fullmatch(text)
-    if span:
-        return round((now - int(span[1]) * _SPAN_SECONDS[span[2]]) * 1000)
-    try:
-        found = datetime.fromisoformat(text)
-        return round(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        shown = f"{option} {text[:40]!r}"
-        raise click.UsageError(
-            f"{shown} cannot be read; write a date, 2026-11-01, a moment, 2026-11-01T08:00, or a span until now, 7d"
-        ) from None
+def _values(by: Sequence[UsageBy], each: "UsageSum") -> dict[str, Any]:
+    return {**dict(zip(by, each.names, strict=True)), **{field: getattr(each, field) for field in _FIELDS}}
 
 
-def _values(by: str, each: "UsageSum") -> dict[str, Any]:
-    return {by: each.name, **{field: getattr(each, field) for field in _FIELDS}}
-
-
-def _csv(by: str, sums: Sequence["UsageSum"]) -> list[str]:
+def _csv(by: Sequence[UsageBy], sums: Sequence["UsageSum"]) -> list[str]:
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow((by, *_FIELDS))
-    writer.writerows((_harmless(each.name), *(getattr(each, field) for field in _FIELDS)) for each in sums)
+    writer.writerow((*by, *_FIELDS))
+    writer.writerows((*map(_harmless, each.names), *(getattr(each, field) for field in _FIELDS)) for each in sums)
     return [written.getvalue().removesuffix("\n")]
 
 
@@ -110,11 +100,13 @@ def _harmless(name: str) -> str:
     return f"'{name}" if name[:1] in ("=", "+", "-", "@", "\t") else name
 
 
-def _text(by: str, sums: Sequence["UsageSum"]) -> list[str]:
+def _text(by: Sequence[UsageBy], sums: Sequence["UsageSum"]) -> list[str]:
     if not sums:
         return ["No requests in this time; 'pointsman usage --help' shows how to ask for another"]
-    rows = [(told(each.name) or "-", *(str(getattr(each, field)) for field in _SHOWN)) for each in sums]
-    lines = table((by.upper(), *_HEAD), rows)
+    rows = [
+        (*(told(name) or "-" for name in each.names), *(str(getattr(each, field)) for field in _SHOWN)) for each in sums
+    ]
+    lines = table((*(each.upper() for each in by), *_HEAD), rows)
     estimated, unpriced = sum(each.estimated for each in sums), sum(each.unpriced for each in sums)
     if estimated:
         lines.append(f"Tokens of {estimated} requests are estimates: their upstream did not tell them")

@@ -5,11 +5,16 @@ record it is in. What is told of which write: `gateway.audited_writes`.
 """
 
 import hashlib
+import ipaddress
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from pointsman.core.budget import Budget, BudgetUnit
+from pointsman.core.money import shown_amount, shown_price
+from pointsman.core.price import Price
 from pointsman.core.secret import Secret
 
 SET, CHANGED, REMOVED = "set", "changed", "removed"
@@ -55,8 +60,27 @@ def _tree(record: object | None) -> _Tree | None:
         return None
     if not is_dataclass(record):
         raise TypeError(f"{type(record).__name__} is no record")
-    values = ((field.name, getattr(record, field.name)) for field in fields(record))
-    return {name.removesuffix(_DIGEST): _plain(value) for name, value in values if name not in _LEFT_OUT}
+    return {name.removesuffix(_DIGEST): _plain(value) for name, value in _fields_of(record) if name not in _LEFT_OUT}
+
+
+def _fields_of(record: Any) -> Iterator[tuple[str, object]]:
+    """Values as people write them, which commands and REST do too."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if isinstance(record, Price) and isinstance(value, int):
+            value = shown_amount(value) if field.name == "request" else shown_price(value)
+        elif isinstance(record, Budget) and field.name == "amount" and record.unit is BudgetUnit.MONEY:
+            value = shown_amount(value)
+        elif isinstance(value, float) and (field.name == "at" or field.name.endswith("_at")):
+            value = _time(value)
+        yield field.name, value
+
+
+def _time(at: float) -> str | float:
+    try:
+        return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return at
 
 
 def _plain(value: object) -> object:
@@ -65,7 +89,9 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {_label(name): _plain(one) for name, one in value.items()}
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {name: _plain(one) for name, one in _fields_of(value)}
+    if isinstance(value, ipaddress.IPv4Network | ipaddress.IPv6Network):
+        return str(value)  # it is iterable: over each of its addresses
     if isinstance(value, Iterable):
         listed = list(value)
         if listed and all(is_dataclass(one) and hasattr(one, "id") for one in listed):

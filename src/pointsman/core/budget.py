@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from pointsman.core.caller import KEY, SANDBOX_TOKEN, Caller
 from pointsman.core.money import NANO
@@ -84,8 +85,7 @@ class Budget:
         return named if named and self.subject in (named, EACH) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """What a request adds to one counter: a budget, for a subject, in a window."""
 
     budget: str

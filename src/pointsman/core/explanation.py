@@ -1,6 +1,6 @@
 """What would become of a request, told without sending it.
 
-Values only; none holds a credential, or a header's value.
+Values only; none holds a credential, a header's value, or text of a body.
 """
 
 from dataclasses import dataclass
@@ -26,6 +26,8 @@ class Question:
     """Of the data listener's key that it would show; empty: anybody of the account."""
     sandbox: str = ""
     """Name of the sandbox's token that it would come with; empty for a client outside sandboxes."""
+    address: str = ""
+    """Where the client would come from, an IP address; empty: from where a key's networks let it in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,46 @@ class Denial:
     detail: str = ""
     """For the operator alone, when it says more than the text."""
     retry_after_seconds: float | None = None
+    stage: str = ""
+    """Which one refuses, as `ExplainedStage.name`; empty: what is looked at before them, or the sandbox itself."""
+
+
+class StageDecision(StrEnum):
+    """What a stage makes of a request, or of how it ends."""
+
+    NOTHING = "nothing"
+    """It is not set up for such requests, or such an end is none of its."""
+    PASSES = "passes"
+    CHANGES = "changes"
+    """It passes with another body."""
+    REFUSES = "refuses"
+    DEPENDS = "depends"
+    """On the body, which was not given, or on the answer."""
+    RECORDS = "records"
+    """Something is written when the request has ended."""
+    NOT_REACHED = "not_reached"
+
+
+@dataclass(frozen=True, slots=True)
+class StageFact:
+    """One thing that a stage goes by: a key, a budget, a policy, a price."""
+
+    about: str
+    """Its kind and name: `budget monthly`, `policy 3`."""
+    text: str
+    """For people."""
+    values: tuple[tuple[str, str], ...] = ()
+    """The same for programs, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedStage:
+    """One of the stages around a request of the gateway's data listener."""
+
+    name: str
+    """As in `proxy.stages.Stages`; `attempts` stands for the candidates."""
+    decision: StageDecision
+    facts: tuple[StageFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +231,8 @@ class Explanation:
     candidates: tuple[ExplainedCandidate, ...] = ()
     """Those that would be tried in their order, then the others."""
     denial: Denial | None = None
+    stages: tuple[ExplainedStage, ...] = ()
+    """In their order, all of them; none where a sandbox calls the provider itself."""
 
     @property
     def is_tried(self) -> bool:

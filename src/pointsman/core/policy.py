@@ -105,3 +105,15 @@ class PolicyHit:
     """A JSON pointer without text of the request in it: `/messages/3/content`, `/tools/0`. Empty: all of it."""
     would: Effect = Effect.FLAG
     """The rule's own effect, whether it is enforced or not."""
+
+
+class Blocked(Exception):
+    """A rule says that nothing more of an answer may pass.
+
+    `told` is for the client, and repeats nothing of the answer; `passed` came before, and may go on.
+    """
+
+    def __init__(self, told: str, passed: bytes = b"") -> None:
+        super().__init__(told)
+        self.told = told
+        self.passed = passed

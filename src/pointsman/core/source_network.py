@@ -34,6 +34,11 @@ def _read_address(text: str) -> Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
+def is_address(text: str) -> bool:
+    """Whether it is an IP address as a connection may have."""
+    return _read_address(text) is not None
+
+
 def is_within(address: str, networks: Iterable[Network]) -> bool:
     """Whether a connection's address is in one of them. What is no address, or empty, is in none."""
     read = _read_address(address)

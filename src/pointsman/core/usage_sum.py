@@ -1,5 +1,6 @@
 """What many requests came to together, and by what they are put together."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -23,6 +24,17 @@ class UsageBy(StrEnum):
     """In UTC."""
 
 
+def parse_by(text: str) -> Sequence[UsageBy]:
+    """`day,key,model`, each once. Raises ValueError."""
+    words = [word.strip() for word in text.split(",")]
+    unknown = [word for word in words if word not in list(UsageBy)]
+    if unknown:
+        raise ValueError(
+            f"usage is told by {', '.join(UsageBy)}, or several with commas between, not by {unknown[0][:64]!r}"
+        )
+    return [UsageBy(word) for word in dict.fromkeys(words)]
+
+
 @dataclass(frozen=True, slots=True)
 class Period:
     """From `since` on, and before `until`: seconds since the epoch."""
@@ -35,8 +47,8 @@ class Period:
 class UsageSum:
     """Of the requests of one group."""
 
-    name: str
-    """What they have in common: a key's name, a day."""
+    names: tuple[str, ...]
+    """What they have in common, in the order asked for: a day, a key's name."""
     requests: int = 0
     failed: int = 0
     """Those that did not complete."""

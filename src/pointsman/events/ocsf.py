@@ -23,6 +23,7 @@ from pointsman.core.event_kinds import (
     OcsfClass,
 )
 from pointsman.core.version import VERSION
+from pointsman.events.ocsf_gateway import gateway_facts, gateway_piece
 from pointsman.events.printable import printable, told_path
 from pointsman.events.record import Loss, Occurrence, Record, Refusal, RoutesState
 
@@ -148,7 +149,7 @@ def _inference(kind: EventKind, record: Record) -> str:
     return (
         f'{head}{record.request_id}","uid":"{record.request_id}{uid}{start + duration},"start_time":{start},'
         f'"end_time":{start + duration},"duration":{duration},{_ending(record, duration)}{outer}{asked}'
-        f'{record.received}}},"unmapped":{{{unmapped}{protocol}{milliseconds:.3f}}}}}'
+        f'{record.received}}},"unmapped":{{{gateway_piece(record)}{unmapped}{protocol}{milliseconds:.3f}}}}}'
     )
 
 
@@ -222,6 +223,7 @@ def _fault(kind: EventKind, record: Record) -> Json:
         event["traffic"] = {"bytes_in": record.sent, "bytes_out": record.received}
     if record.candidate is not None:
         unmapped["route"] = printable(record.candidate.route)
+    unmapped |= gateway_facts(record)
     return {**event, "unmapped": unmapped} if unmapped else event
 
 

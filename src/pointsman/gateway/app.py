@@ -139,7 +139,7 @@ async def run_gateway(loaded: Loaded) -> int:
         hub = runner_hub(bus, control.runners, log.say)
         data = data_side(lambda: configuration.settings, store, control.healthy, log, hub, control.runners)
         side = await stack.enter_async_context(data)
-        control.explain.look_at(side.listener)
+        control.explain.look_at(side.listener, side.explained)
         control.budgets.count_by(side.budgets)
         if sockets.data is not None:
             await side.listener.serve(sockets.data, ssl_context(settings.tls))

@@ -4,11 +4,14 @@ Owns which decisions are told, and what of them. How many are told one by one is
 text gets here.
 """
 
-from pointsman.core.policy import Effect
+from collections.abc import Iterator, Sequence
+
+from pointsman.core.policy import Effect, PolicyHit
 from pointsman.events.record import Record
 from pointsman.gateway.decisions import Decisions
 
 _BUDGET_REASONS = frozenset({"insufficient_quota", "budget_uncounted"})
+BUDGET_ACTION = "budget.refuse"
 _STRONGEST = (Effect.BLOCK, Effect.REDACT)
 ANYONE = "anyone"
 """Of a listener that asks for no key."""
@@ -28,9 +31,8 @@ class AuditStage:
         if notes is None or not (notes.hits or record.reason in _BUDGET_REASONS):
             return
         if record.reason in _BUDGET_REASONS:
-            self._note(record, "budget.refuse", {"route": record.route, "reason": record.reason})
-        for effect in _STRONGEST:
-            hits = [hit for hit in notes.hits if hit.effect is effect]
+            self._note(record, BUDGET_ACTION, {"route": record.route, "reason": record.reason})
+        for effect, hits in _decided(notes.hits):
             if hits:
                 told = [{"rule": hit.rule, "place": hit.place} for hit in hits[:_MOST_HITS]]
                 detail: dict[str, object] = {
@@ -39,10 +41,25 @@ class AuditStage:
                     "hits": told,
                     "count": len(hits),
                 }
-                self._note(record, f"policy.{effect.value}", detail)
+                self._note(record, _action(effect), detail)
 
     def _note(self, record: Record, action: str, detail: dict[str, object]) -> None:
         self._decisions.note_decision(record.caller.account, actor_of(record), action, record.request_id, detail)
+
+
+def _decided(hits: Sequence[PolicyHit]) -> Iterator[tuple[Effect, list[PolicyHit]]]:
+    for effect in _STRONGEST:
+        yield effect, [hit for hit in hits if hit.effect is effect]
+
+
+def _action(effect: Effect) -> str:
+    return f"policy.{effect.value}"
+
+
+def actions_of(reason: str, hits: Sequence[PolicyHit]) -> list[str]:
+    """What would be told of a request that ends for this reason, and whose rules matched so."""
+    actions = [BUDGET_ACTION] if reason in _BUDGET_REASONS else []
+    return actions + [_action(effect) for effect, found in _decided(hits) if found]
 
 
 def actor_of(record: Record) -> str:

@@ -24,37 +24,28 @@ from pointsman.proxy.stages import Passage
 from pointsman.routing.budgets import (
     NO_USE,
     Applying,
+    Standing,
     Use,
-    amounts_of,
     applying,
-    charges_of,
-    dearest,
-    needs_tokens,
+    may_come_to,
     shown,
     told_refusal,
 )
-from pointsman.routing.tokens_used import is_counting, may_use
 from pointsman.store.budget_ledger import Counted
-from pointsman.wire.output_bound import read_output_bound
 
+_ONE_REQUEST = Use(1)
 _MOST_KNOWN = 10_000
 """Pairs of a caller and a route whose budgets are known; beyond, they are found anew."""
-
-
-_Known = tuple[tuple[Applying, ...], bool]
-"""The budgets that apply, and whether any counts more than requests."""
 
 
 class Held:
     """What a request holds, and what is needed to settle it. Not a dataclass: on the hot path."""
 
-    __slots__ = ("applied", "counts_tokens", "hold")
+    __slots__ = ("hold", "standing")
 
-    def __init__(self, hold: Hold, applied: Sequence[Applying], *, counts_tokens: bool) -> None:
+    def __init__(self, hold: Hold, standing: Standing) -> None:
         self.hold = hold
-        self.applied = applied
-        self.counts_tokens = counts_tokens
-        """Whether anything but requests is counted."""
+        self.standing = standing
 
 
 class BudgetStages:
@@ -75,7 +66,7 @@ class BudgetStages:
         self._now = now
         self._prices_of = prices_of
         self._calendar = BudgetCalendar(zone_named)
-        self._known: dict[tuple[Caller, str], _Known] = {}
+        self._known: dict[tuple[Caller, str], Standing] = {}
         self._known_of: Mapping[str, Sequence[Budget]] = {}
 
     async def reserve(self, passage: Passage) -> None:
@@ -84,35 +75,29 @@ class BudgetStages:
         in_force = self._in_force()
         if record.caller.account not in in_force:
             return
-        applied, counts_tokens = self._applying(in_force, record.caller, record.route)
-        if not applied:
+        standing = self._standing(in_force, record.caller, record.route)
+        if not standing.applied:
             return
-        now, use = self._now(), Use(1)
-        if counts_tokens:
-            tokens = may_use(len(passage.body), read_output_bound(passage.body), record.protocol, record.path)
-            use = Use(1, tokens, self._money(passage, tokens))
-        charges = charges_of(applied, use, lambda kind, zone: self._calendar.at(kind, zone, now))
+        now, use = self._now(), _ONE_REQUEST
+        if standing.counts_tokens:
+            prices = self._prices_of(record.caller.account)
+            use = may_come_to(passage.target, passage.body, record.protocol, record.path, prices)
+        charges = standing.charges(use, now, lambda kind, zone: self._calendar.at(kind, zone, now))
         try:
             hold = await self._ledger.reserve(record.caller.account, charges, now)
         except LedgerUnavailable as error:
             raise BudgetUncounted(str(error)) from None
         if isinstance(hold, BudgetRefusal):
-            raise _exhausted(hold, applied, use, now)
-        passage.notes.hold = Held(hold, applied, counts_tokens=counts_tokens)
+            raise exhausted(hold, standing.applied, use, now)
+        passage.notes.hold = Held(hold, standing)
 
-    def _applying(self, in_force: Mapping[str, Sequence[Budget]], caller: Caller, route: str) -> _Known:
+    def _standing(self, in_force: Mapping[str, Sequence[Budget]], caller: Caller, route: str) -> Standing:
         if in_force is not self._known_of or len(self._known) > _MOST_KNOWN:
             self._known, self._known_of = {}, in_force
         known = self._known.get((caller, route))
         if known is None:
-            applied = applying(in_force[caller.account], caller, route)
-            known = self._known[caller, route] = applied, needs_tokens(applied)
+            known = self._known[caller, route] = Standing(applying(in_force[caller.account], caller, route))
         return known
-
-    def _money(self, passage: Passage, tokens: Tokens) -> int:
-        if is_counting(passage.record.path):
-            return 0
-        return dearest(passage.target, tokens, self._prices_of(passage.record.caller.account))
 
     def settle(self, record: Record) -> None:
         """The stage `budget_settle`."""
@@ -121,7 +106,7 @@ class BudgetStages:
             return
         held = notes.hold
         try:
-            amounts = amounts_of(held.applied, self._use_of(record, held))
+            amounts = held.standing.amounts(self._use_of(record, held))
         except Exception as error:  # requests end here, and must; what was reserved stays counted
             self._say(f"budgets: a request could not be settled: internal error: {fault_place(error)}")
             return
@@ -132,9 +117,9 @@ class BudgetStages:
         notes = record.notes
         if notes is None or not (record.is_answered or record.was_sent):
             return NO_USE
-        tokens = tokens_of(record) if held.counts_tokens else None
+        tokens = tokens_of(record) if held.standing.counts_tokens else None
         if tokens is None:
-            return Use(1)
+            return _ONE_REQUEST
         return Use(1, tokens, self._cost(record, tokens))
 
     def _cost(self, record: Record, tokens: Tokens) -> int:
@@ -144,7 +129,8 @@ class BudgetStages:
         return self._prices_of(record.caller.account).cost(candidate.provider, candidate.model, tokens) or 0
 
 
-def _exhausted(refusal: BudgetRefusal, applied: Sequence[Applying], use: Use, now: float) -> BudgetExhausted:
+def exhausted(refusal: BudgetRefusal, applied: Sequence[Applying], use: Use, now: float) -> BudgetExhausted:
+    """What a request is refused with."""
     budget = next(each.budget for each in applied if each.budget.id == refusal.budget)
     asked = use.of(budget.unit)
     told = told_refusal(budget, asked, refusal.retry_at, _written(refusal.retry_at))

@@ -1,19 +1,12 @@
 """Every account's budgets, kept at what the store says: compiled when its generation has changed.
 
-That is asked a few times a second; requests never wait for the store.
+When it is looked at is `following`'s; requests never wait for the store.
 """
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pointsman.core.budget import Budget
-from pointsman.core.control_errors import ControlError
-from pointsman.proxy.background import running
 from pointsman.store.interface import Store
-
-_LOOK_SECONDS = 0.25
-"""Between two looks at the generation: so late a change is in force, whoever has made it."""
 
 
 class BudgetsInForce:
@@ -45,18 +38,3 @@ class BudgetsInForce:
     def with_id(self, budget: str) -> Budget | None:
         """The one with these counters."""
         return self._by_id.get(budget)
-
-    async def follow(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            with contextlib.suppress(ControlError):  # the store says what is wrong; what is in force stays
-                await self.refresh()
-
-
-@contextlib.asynccontextmanager
-async def following_budgets(budgets: BudgetsInForce) -> AsyncIterator[None]:
-    """Looks at once, and then again and again until it is left."""
-    await budgets.refresh()
-    async with running(budgets.follow(), "budgets"):
-        yield

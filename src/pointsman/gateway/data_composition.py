@@ -17,7 +17,9 @@ from pointsman.events.operation_log import OperationLog
 from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
-from pointsman.gateway.model_routes import ModelRoutes, following
+from pointsman.gateway.explained_stages import ExplainedStages
+from pointsman.gateway.following import following
+from pointsman.gateway.model_routes import ModelRoutes
 from pointsman.gateway.provider_health import targets_of_records
 from pointsman.gateway.runner_hub import RunnerHub
 from pointsman.gateway.runners import Runners
@@ -47,6 +49,7 @@ class DataSide:
     refresh: Callable[[], Awaitable[None]]
     """Take over changed records at once, not at the next look. Raises ControlError."""
     budgets: SqlBudgetLedger
+    explained: ExplainedStages
 
 
 @contextlib.asynccontextmanager
@@ -65,7 +68,7 @@ async def data_side(
     settings = in_force()
     async with contextlib.AsyncExitStack() as stack:
         routes = ModelRoutes(store, log.say, lambda: in_force().default_route)
-        await stack.enter_async_context(following(routes))
+        await stack.enter_async_context(following(routes, "model routes"))
         is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
         models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
         engines = await stack.enter_async_context(local_engines())
@@ -97,7 +100,7 @@ async def data_side(
             await around.policies.refresh()
 
         routes.on_halted = listener.halt
-        yield DataSide(listener, watched, refresh, around.budgets)
+        yield DataSide(listener, watched, refresh, around.budgets, around.explained)
 
 
 def _asks_for_keys(settings: Settings) -> bool:

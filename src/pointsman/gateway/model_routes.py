@@ -6,8 +6,7 @@ default route, has changed, which is asked a few times a second; requests never 
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 from pointsman.core.account import DEFAULT_ACCOUNT
 from pointsman.core.ai_model import AiModel
@@ -19,14 +18,11 @@ from pointsman.core.route import CHAIN, DIRECT, RESERVED_NAMES, Route
 from pointsman.core.runner import Runner
 from pointsman.gateway.model_callers import entries_of
 from pointsman.gateway.route_members import providers_of
-from pointsman.proxy.background import running
 from pointsman.routing.members import target_of
 from pointsman.routing.registered_models import target_of_model
 from pointsman.routing.resolve import Unresolvable
 from pointsman.store.interface import Reader, Store
 
-_LOOK_SECONDS = 0.25
-"""Between two looks at the generation: so late a change is in force, whoever has made it."""
 _ROUTES_AT_ONCE = 8
 """Compiled before requests get a turn: about 0.1 ms for each member of a chain."""
 
@@ -133,18 +129,3 @@ class ModelRoutes:
         if problem != self._told.get((account, name), ""):
             self._told[account, name] = problem
             self._say(f"model {name} of {account}: {f'not served: {problem}' if problem else 'served again'}")
-
-    async def follow(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            with contextlib.suppress(ControlError):  # the store says what is wrong; what is in force stays
-                await self.refresh()
-
-
-@contextlib.asynccontextmanager
-async def following(routes: ModelRoutes) -> AsyncIterator[None]:
-    """Looks at once, and then again and again until it is left."""
-    await routes.refresh()
-    async with running(routes.follow(), "model routes"):
-        yield

@@ -1,19 +1,12 @@
 """Every account's price table, kept at what the store says: read when its generation has changed.
 
-That is asked a few times a second; requests never wait for the store.
+When it is looked at is `following`'s; requests never wait for the store.
 """
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
-from pointsman.core.control_errors import ControlError
 from pointsman.core.price import NO_PRICES, PriceTable
-from pointsman.proxy.background import running
 from pointsman.store.interface import Store
-
-_LOOK_SECONDS = 0.25
-"""Between two looks at the generation: so late a change is in force, whoever has made it."""
 
 
 class PricesInForce:
@@ -36,18 +29,3 @@ class PricesInForce:
             source = await reader.generation()
             self._tables = await reader.price_tables()
         self._read_from = source
-
-    async def follow(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            with contextlib.suppress(ControlError):  # the store says what is wrong; what is in force stays
-                await self.refresh()
-
-
-@contextlib.asynccontextmanager
-async def following_prices(prices: PricesInForce) -> AsyncIterator[None]:
-    """Looks at once, and then again and again until it is left."""
-    await prices.refresh()
-    async with running(prices.follow(), "prices"):
-        yield

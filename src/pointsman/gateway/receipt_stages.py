@@ -54,8 +54,7 @@ class ReceiptStages:
 
     async def open(self, passage: Passage) -> None:
         """The stage `receipt_open`."""
-        scope = self._scope
-        if scope.is_all or passage.record.route in scope.routes:
+        if self._scope.covers(passage.record.route):
             body = passage.request.body
             if len(body) < LARGE_BODY:
                 received = hashlib.sha256(body).digest()

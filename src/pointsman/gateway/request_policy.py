@@ -5,18 +5,15 @@ large bodies are searched beside the event loop: the engine lets go of the inter
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
 from pointsman.core.caller import Caller
-from pointsman.core.control_errors import ControlError
 from pointsman.core.model_errors import PolicyBlocked, PolicyUnsearchable
 from pointsman.core.policy import Policy, Side
 from pointsman.events.operations_record import Operation
-from pointsman.proxy.background import running
 from pointsman.proxy.stages import Passage
 from pointsman.routing.policy import (
     PASSED,
@@ -28,18 +25,19 @@ from pointsman.routing.policy import (
     compile_policy,
     evaluate,
 )
+from pointsman.routing.tokens_used import is_counting
 from pointsman.store.interface import Store
 
-_LOOK_SECONDS = 0.25
-"""Between two looks at the generation, as for routes."""
 _LARGE_BODY = 32 * 1024
 """Larger ones are searched in a thread: 200 KiB take 2 ms, and many times that with hard patterns."""
+_MOST_ON_THE_LOOP = 4_000_000
+"""Bytes times open steps of the patterns: a hostile text of so much holds the loop for 20 ms, any other for less than
+one."""
 _THREADS = 2
 _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""
-_MOST_COMPILED = 4096
+MOST_COMPILED = 4096
 """Callers times routes times dialects that are remembered of one policy."""
-_COUNTING = "/count_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class _InForce:
         """The rules for such requests."""
         asked = side, caller, route, dialect
         if asked not in self.compiled:
-            if len(self.compiled) >= _MOST_COMPILED:
+            if len(self.compiled) >= MOST_COMPILED:
                 self.compiled.clear()
             self.compiled[asked] = compile_policy(self.policy, self.patterns[side], caller, route, dialect, side)
         return self.compiled[asked]
@@ -69,7 +67,9 @@ class PoliciesInForce:
 
     def about(self, caller: Caller, route: str, dialect: str, side: Side) -> list[CompiledPolicy]:
         """The rules of each policy that are about such requests; none for most."""
-        in_force = self._by_account.get(caller.account, ())
+        in_force = self._by_account.get(caller.account)
+        if in_force is None:
+            return []
         found = [each.about(caller, route, dialect, side) for each in in_force]
         return [each for each in found if each is not None]
 
@@ -91,24 +91,9 @@ class PoliciesInForce:
                 return known
         return await asyncio.to_thread(_compiled, policy)
 
-    async def follow(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            with contextlib.suppress(ControlError):  # the store says what is wrong; what is in force stays
-                await self.refresh()
-
 
 def _compiled(policy: Policy) -> _InForce:
     return _InForce(policy, {side: compile_patterns(policy, side) for side in Side})
-
-
-@contextlib.asynccontextmanager
-async def following(policies: PoliciesInForce) -> AsyncIterator[None]:
-    """Looks at once, and then again and again until it is left."""
-    await policies.refresh()
-    async with running(policies.follow(), "policies"):
-        yield
 
 
 class RequestPolicy:
@@ -125,25 +110,37 @@ class RequestPolicy:
     async def __call__(self, passage: Passage) -> None:
         """Raises PolicyBlocked and PolicyUnsearchable."""
         record = passage.record
+        about_answers = self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
+        if about_answers:
+            passage.wants_plain_answer = any(compiled.refuses_unread for compiled in about_answers)
         in_force = self._policies.about(record.caller, record.route, record.protocol, Side.REQUEST)
         if not in_force:
             return
-        body, generates = passage.body, not record.path.endswith(_COUNTING)
+        body, generates = passage.body, not is_counting(record.path)
+        content_type = passage.request.head.values.get(b"content-type", b"")
         for compiled in in_force:
-            try:
-                decision = await self._decide(compiled, body, generates=generates)
-            except Unsearchable as error:
-                raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
+            decision = await self.decide(compiled, body, generates=generates, content_type=content_type)
             _note(passage, compiled, decision)
             if decision.blocked_by:
-                raise PolicyBlocked(f"the request is refused by the rule {decision.blocked_by!r} of a policy")
+                raise blocked(decision)
             if decision.body is not None:
                 passage.body = decision.body
 
-    async def _decide(self, compiled: CompiledPolicy, body: bytes, *, generates: bool) -> Decision:
-        if len(body) <= _LARGE_BODY:
-            return evaluate(compiled, body, generates=generates)
-        search = partial(evaluate, compiled, body, generates=generates)
+    async def decide(
+        self, compiled: CompiledPolicy, body: bytes, *, generates: bool, content_type: bytes = b""
+    ) -> Decision:
+        """What one policy says of a body. Raises PolicyUnsearchable."""
+        try:
+            return await self._decide(compiled, body, generates=generates, content_type=content_type)
+        except Unsearchable as error:
+            raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
+
+    async def _decide(
+        self, compiled: CompiledPolicy, body: bytes, *, generates: bool, content_type: bytes = b""
+    ) -> Decision:
+        if len(body) <= _LARGE_BODY and len(body) * compiled.steps <= _MOST_ON_THE_LOOP:
+            return evaluate(compiled, body, generates=generates, content_type=content_type)
+        search = partial(evaluate, compiled, body, generates=generates, content_type=content_type)
         try:
             async with asyncio.timeout(_SEARCH_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, search)
@@ -151,6 +148,11 @@ class RequestPolicy:
             if compiled.refuses_unread:
                 raise Unsearchable("the search took too long") from None
             return PASSED
+
+
+def blocked(decision: Decision) -> PolicyBlocked:
+    """What a client is refused with whose request a rule blocks."""
+    return PolicyBlocked(f"the request is refused by the rule {decision.blocked_by!r} of a policy")
 
 
 def _note(passage: Passage, compiled: CompiledPolicy, decision: Decision) -> None:

@@ -13,14 +13,17 @@ from pointsman.config.settings import Settings
 from pointsman.core.context_options import ContextOptions
 from pointsman.gateway.audit_stage import AuditStage
 from pointsman.gateway.budget_stages import BudgetStages, teller
-from pointsman.gateway.budgets_in_force import BudgetsInForce, following_budgets
+from pointsman.gateway.budgets_in_force import BudgetsInForce
 from pointsman.gateway.context_stage import ContextStage
 from pointsman.gateway.decisions import Decisions, noting
-from pointsman.gateway.prices_in_force import PricesInForce, following_prices
+from pointsman.gateway.explained_stages import ExplainedStages
+from pointsman.gateway.following import following
+from pointsman.gateway.prices_in_force import PricesInForce
 from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
 from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
-from pointsman.gateway.request_policy import following as following_policies
+from pointsman.gateway.response_policy import ResponsePolicy
 from pointsman.gateway.usage import UsageRows, keeping
+from pointsman.gateway.usage_tally import tallying
 from pointsman.proxy.background import running
 from pointsman.proxy.stages import Stages
 from pointsman.store.budget_ledger import SqlBudgetLedger
@@ -35,6 +38,7 @@ class StageSide:
     stages: Stages
     budgets: SqlBudgetLedger
     policies: PoliciesInForce
+    explained: ExplainedStages
 
 
 async def open_stages(
@@ -50,8 +54,9 @@ async def open_stages(
     Raises ControlError.
     """
     prices = PricesInForce(store)
-    await stack.enter_async_context(following_prices(prices))
+    await stack.enter_async_context(following(prices, "prices"))
     usage = UsageRows(store, say, time.time, keep_days=settings.usage_keep_days, prices_of=prices.of_account)
+    usage.tally = stack.enter_context(tallying(settings.data_dir, say))
     await stack.enter_async_context(keeping(usage))
     receipts: ReceiptStages | None = None
     if settings.receipts:
@@ -60,21 +65,34 @@ async def open_stages(
     decisions = Decisions(store, say, time.time)
     await stack.enter_async_context(noting(decisions))
     policies = PoliciesInForce(store)
-    await stack.enter_async_context(following_policies(policies))
+    await stack.enter_async_context(following(policies, "policies"))
     request_policy = RequestPolicy(policies)
     stack.callback(request_policy.close)
-    ledger, budgets = await _budgets(store, quotas, stack, say, prices)
+    budgets_in_force, ledger, budgets = await _budgets(store, quotas, stack, say, prices)
+    context = ContextStage(contexts, say)
+    stack.callback(context.close)
     stages = Stages(
+        usage_open=usage.open,
         receipt_open=None if receipts is None else receipts.open,
         budget_reserve=budgets.reserve,
         request_policy=request_policy,
-        context=ContextStage(contexts, say).trim,
+        context=context.trim,
+        response_policy=ResponsePolicy(policies),
         budget_settle=budgets.settle,
         audit=AuditStage(decisions).note,
         receipt=None if receipts is None else receipts.close,
         usage_record=usage.record,
     )
-    return StageSide(stages, ledger, policies)
+    explained = ExplainedStages(
+        lambda: budgets_in_force.of_account,
+        ledger,
+        prices.of_account,
+        policies,
+        request_policy,
+        context,
+        settings.receipts,
+    )
+    return StageSide(stages, ledger, policies, explained)
 
 
 async def _budgets(
@@ -83,11 +101,11 @@ async def _budgets(
     stack: contextlib.AsyncExitStack,
     say: Callable[[str], None],
     prices: PricesInForce,
-) -> tuple[SqlBudgetLedger, BudgetStages]:
+) -> tuple[BudgetsInForce, SqlBudgetLedger, BudgetStages]:
     """Counted where quotas are. Raises ControlError."""
     budgets = BudgetsInForce(store)
-    await stack.enter_async_context(following_budgets(budgets))
+    await stack.enter_async_context(following(budgets, "budgets"))
     ledger = SqlBudgetLedger(quotas.database, say, teller(budgets.with_id, say))
     stack.push_async_callback(ledger.close)
     await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))
-    return ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time, prices.of_account)
+    return budgets, ledger, BudgetStages(lambda: budgets.of_account, ledger, say, time.time, prices.of_account)

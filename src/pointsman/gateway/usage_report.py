@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from pointsman.core.control_errors import InvalidRequest
-from pointsman.core.usage_sum import MOST_ROWS, MOST_SUMS, Period, RowPlace, UsageBy, UsagePage, UsageSum
+from pointsman.core.usage_sum import MOST_ROWS, MOST_SUMS, Period, RowPlace, UsageBy, UsagePage, UsageSum, parse_by
 from pointsman.store.interface import Store
 
 DEFAULT_DAYS = 30
@@ -27,10 +27,17 @@ class UsageReport:
             raise InvalidRequest("the period ends before it begins; give a later --until, or an earlier --since")
         return Period(begin, min(end, self._clock() + _DAY))  # rows of a machine whose clock is ahead, too
 
-    async def sums(self, account: str, by: UsageBy, period: Period) -> Sequence[UsageSum]:
-        """The dearest groups first, `MOST_SUMS` at most; of days the latest. By account: of all accounts."""
+    async def sums(self, account: str, by: str, period: Period) -> Sequence[UsageSum]:
+        """The dearest groups first, within the latest days; `MOST_SUMS` at most. By account: of all accounts.
+
+        Raises InvalidRequest.
+        """
+        try:
+            wanted = parse_by(by)
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from None
         async with self._store.read() as reader:
-            return await reader.usage_sums(None if by is UsageBy.ACCOUNT else account, by, period, MOST_SUMS)
+            return await reader.usage_sums(None if UsageBy.ACCOUNT in wanted else account, wanted, period, MOST_SUMS)
 
     async def rows(self, account: str, period: Period, limit: int, after: RowPlace | None = None) -> UsagePage:
         """The newest first."""

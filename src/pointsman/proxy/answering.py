@@ -9,10 +9,13 @@ from http import HTTPStatus
 
 from pointsman.core.candidate import Candidate
 from pointsman.core.candidate_cache import CandidateCache
+from pointsman.core.event_kinds import INFER_FAILED
 from pointsman.core.limits import Limits
+from pointsman.core.model_errors import PolicyBlocked
 from pointsman.events.record import Record
 from pointsman.proxy.call import Response
 from pointsman.proxy.client_connection import ClientConnection
+from pointsman.proxy.filtered_relay import BLOCKED, FilteredRelay
 from pointsman.proxy.relay import Collector, Relay
 from pointsman.proxy.stages import OnAnswer
 from pointsman.wire.engine_error import engine_error_body
@@ -79,10 +82,15 @@ class Answering:
         self, response: Response, candidate: Candidate, minor: int, client: ClientConnection, record: Record
     ) -> Relay:
         """What the body goes into from now on."""
+        head, policy = response.head, self.response_policy
+        body_filter = policy(record, head) if policy is not None else None
         own = self._begin(response, candidate, record)
-        if response.head.is_event_stream and record.operation is not None:
+        if head.is_event_stream and record.operation is not None:
             record.operation.stream_started()
-        relay = Relay(client, response.head, own, minor=minor, protocol=record.protocol, limits=self.limits)
+        kind = Relay if body_filter is None else FilteredRelay
+        relay = kind(client, head, own, minor=minor, protocol=record.protocol, limits=self.limits)
+        if isinstance(relay, FilteredRelay) and body_filter is not None:
+            relay.filter(body_filter, response.abandon)
         if record.notes is not None:
             relay.hashes = record.notes.hashes
         client.attach(response)
@@ -100,22 +108,38 @@ class Answering:
         return own
 
     def ended(self, relay: Relay, truncated: str, record: Record) -> None:
-        """No more of the body will come: it was cut if there is a reason."""
-        if truncated:
+        """No more of the body will come: it was cut if there is a reason. Raises PolicyBlocked."""
+        if truncated and not relay.refused:
             relay.truncate(truncated)
-            record.truncate(truncated)
+            if not relay.refused:
+                record.truncate(truncated)
+                return
+        if relay.refused:
+            _refuse(relay, record)
 
     def note(self, response: Response, relay: Relay, record: Record) -> None:
         """Note what went through, on every exit; what was stopped from outside ends here for the client too."""
-        if record.stopped and not relay.ended and not relay.meter.last_event_passed():
+        if record.stopped and not relay.ended and not relay.last_event_passed():
             relay.truncate(record.stopped)
+            if relay.refused:
+                relay.truncate(BLOCKED)
         record.sent = relay.sent
         record.meter = relay.meter
         record.is_stream = streams = response.head.is_event_stream
         if relay.ended:
             record.answered(record.status, unfinished=streams and not relay.meter.finished())
         # SDKs hang up on the last event, without waiting for the end of the body; others on its end, before we look up.
-        record.heard_out = relay.ended or (streams and relay.meter.last_event_passed())
+        record.heard_out = relay.ended or (streams and relay.last_event_passed())
+
+
+def _refuse(relay: Relay, record: Record) -> None:
+    """A rule has ended an answer. Raises PolicyBlocked where nothing of it was handed on."""
+    error = PolicyBlocked(relay.refused)
+    if not relay.has_begun:
+        record.status, record.is_answered = 0, False
+        raise error
+    relay.truncate(BLOCKED)
+    record.kind, record.reason, record.detail = INFER_FAILED, BLOCKED, relay.refused
 
 
 def _is_gateways_own_403(response: Response, candidate: Candidate) -> bool:

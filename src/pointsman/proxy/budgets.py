@@ -17,6 +17,12 @@ class BudgetLedger(Protocol):
         Raises LedgerUnavailable, within a second: then nothing was added.
         """
 
+    async def look(self, account: str, charges: Sequence[Charge]) -> Sequence[int]:
+        """What is used now of what these would be added to, in their order. Nothing is reserved.
+
+        Raises LedgerUnavailable.
+        """
+
     def settle(self, hold: Hold, amounts: Sequence[int]) -> None:
         """Replace what was reserved by what it came to, charge by charge; zeros give all back.
 

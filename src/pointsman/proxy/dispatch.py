@@ -195,8 +195,12 @@ class Dispatcher:
         """What is sent on of a request that every stage let pass. Raises RouterError."""
         for stage in self._before:
             await stage(passage)
-        request = passage.request
-        return request if passage.body is request.body else Request(request.head, passage.body)
+        request, head = passage.request, passage.request.head
+        if passage.wants_plain_answer:
+            head = head.without_codings()
+        elif passage.body is request.body:
+            return request
+        return Request(head, passage.body)
 
     def _told(self, record: Record, fallback: Member | None) -> Operation | None:
         """The journal's account of a request that is accepted now."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pointsman.core.budget import BudgetRefusal, Charge, Hold
+from pointsman.routing.budgets import refusal_of
 
 _Key = tuple[str, str, str]
 
@@ -17,13 +18,16 @@ class MemoryBudgetLedger:
     async def reserve(self, account: str, charges: Sequence[Charge], now: float) -> Hold | BudgetRefusal:
         """See BudgetLedger. Never raises LedgerUnavailable."""
         hard = [each for each in charges if each.limit is not None]
-        full = [each for each in hard if self._used(each) + each.amount > (each.limit or 0)]
-        if full:
-            last = max(full, key=lambda each: each.ends_at)
-            return BudgetRefusal(last.budget, last.ends_at)
+        refusal = refusal_of(hard, self._used)
+        if refusal is not None:
+            return refusal
         for each in hard:
             self.used[_key_of(each)] = self._used(each) + each.amount
         return Hold(account, charges)
+
+    async def look(self, account: str, charges: Sequence[Charge]) -> Sequence[int]:
+        """See BudgetLedger."""
+        return [self._used(each) for each in charges]
 
     def settle(self, hold: Hold, amounts: Sequence[int]) -> None:
         """See BudgetLedger."""

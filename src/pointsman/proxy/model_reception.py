@@ -142,9 +142,13 @@ class Models:
         if len(digests) > 1 and not (self._is_open and self._access().keys.keys().isdisjoint(digests)):
             raise InvalidKey("two different keys were sent, as Authorization and as x-api-key; send one")
         digest = digests[0] if digests else b""
+        return self.known_from(digest, head.peer)
+
+    def known_from(self, digest: bytes, address: str) -> tuple[Caller, ModelTable]:
+        """The same of whoever comes from an address. Raises SourceNotAllowed, and as `known_by`."""
         known = self.known_by(digest)
         entry = self._access().keys.get(digest)
-        if entry is not None and entry.networks and not is_within(head.peer, entry.networks):
+        if entry is not None and entry.networks and not is_within(address, entry.networks):
             raise SourceNotAllowed("this key may not be used from this address; ask whoever runs this gateway")
         return known
 

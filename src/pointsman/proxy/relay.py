@@ -50,6 +50,20 @@ class Relay:
         """What the body said of its cost."""
         return self._meter
 
+    @property
+    def refused(self) -> str:
+        """What a client is told of an answer of which nothing more may pass; empty for one that may."""
+        return ""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the client has been handed the head."""
+        return not self._head
+
+    def last_event_passed(self) -> bool:
+        """Whether the client has been handed a stream's last event."""
+        return self._meter.last_event_passed()
+
     def start(self) -> None:
         """Send the head now, if it has not gone yet."""
         if self._head:

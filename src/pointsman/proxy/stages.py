@@ -1,6 +1,6 @@
 """What a gateway does around each request of its data listener, in the order of DESIGN section 5.
 
-receipt_open, authorize, budget_reserve, request_policy, context, then the attempts, then response_policy,
+usage_open, receipt_open, authorize, budget_reserve, request_policy, context, then the attempts, then response_policy,
 budget_settle, audit, receipt, usage_record. Owns the order and that each is asked once; what a stage does is whoever's
 composes the gateway. The door has none.
 """
@@ -21,18 +21,14 @@ class BodyFilter(Protocol):
     def receive(self, data: bytes) -> bytes:
         """What may go on now of all that came; the rest is held, within the filter's bound. Raises Blocked."""
 
-    def finish(self) -> bytes:
-        """The body has ended: what was held. Raises Blocked."""
-
-
-class Blocked(Exception):
-    """A rule says that nothing more of an answer may pass. The text is for the client, and repeats nothing of it."""
+    def finish(self, *, is_whole: bool = True) -> bytes:
+        """The body has ended, or (not `is_whole`) was cut: what was held and may go on. Raises Blocked."""
 
 
 class Passage:
     """One request on its way through the stages. Not a dataclass: one is made per request, on the hot path."""
 
-    __slots__ = ("body", "notes", "record", "request", "target")
+    __slots__ = ("body", "notes", "record", "request", "target", "wants_plain_answer")
 
     def __init__(self, request: Request, record: Record, target: Target) -> None:
         self.request = request
@@ -42,6 +38,8 @@ class Passage:
         self.body = request.body
         """What is sent on: a stage may put another in its place, whole, and says so in the notes."""
         self.notes = record.notes = StageNotes()
+        self.wants_plain_answer = False
+        """Whether the upstream is asked for an answer without a content coding."""
 
 
 Before = Callable[[Passage], Awaitable[None]]
@@ -66,12 +64,15 @@ class Stages:
     receipt: After | None = None
     usage_record: After | None = None
     receipt_open: Before | None = None
-    """Before all others: what they refuse has a receipt too."""
+    """Before those: what they refuse has a receipt too."""
+    usage_open: Before | None = None
+    """Before all others, and it refuses nothing: what begins has an end, of which `usage_record` is told."""
 
     @property
     def before(self) -> tuple[Before, ...]:
         """What stands before the attempts, in order."""
-        stages = (self.receipt_open, self.authorize, self.budget_reserve, self.request_policy, self.context)
+        first = (self.usage_open, self.receipt_open, self.authorize)
+        stages = (*first, self.budget_reserve, self.request_policy, self.context)
         return tuple(stage for stage in stages if stage is not None)
 
     @property

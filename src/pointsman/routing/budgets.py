@@ -1,17 +1,19 @@
 """Which budgets a request counts for, what is reserved for it, and what it comes to. Pure."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pointsman.core.attempts import Chain, Member
-from pointsman.core.budget import Budget, BudgetUnit, BudgetWindow, Charge
+from pointsman.core.budget import Budget, BudgetRefusal, BudgetUnit, BudgetWindow, Charge
 from pointsman.core.budget_window import Window
 from pointsman.core.caller import Caller
 from pointsman.core.candidate import Candidate
 from pointsman.core.model_table import Target
 from pointsman.core.money import shown_amount
 from pointsman.core.price import PriceTable, Tokens
+from pointsman.routing.tokens_used import is_counting, may_use
+from pointsman.wire.output_bound import read_output_bound
 
 WindowOf = Callable[[BudgetWindow, str], Window]
 """The current one of a kind, in a zone."""
@@ -35,13 +37,7 @@ class Use:
 
     def of(self, unit: BudgetUnit) -> int:
         """In one."""
-        match unit:
-            case BudgetUnit.REQUESTS:
-                return self.requests
-            case BudgetUnit.TOKENS:
-                return self.tokens.input + self.tokens.output
-            case BudgetUnit.MONEY:
-                return self.money
+        return _amounts(self)[_UNITS.index(unit)]
 
 
 NO_USE = Use()
@@ -53,9 +49,59 @@ def applying(budgets: Iterable[Budget], caller: Caller, route: str) -> tuple[App
     return tuple(Applying(budget, subject) for budget, subject in found if subject is not None)
 
 
-def needs_tokens(applied: Iterable[Applying]) -> bool:
-    """Whether anything but requests is counted, so that a body must be looked at."""
-    return any(each.budget.unit is not BudgetUnit.REQUESTS for each in applied)
+class Standing:
+    """The budgets that apply to one caller's requests on one route, and their windows of the moment.
+
+    Not a dataclass: it is asked for every request, and computes anew only when a window is over.
+    """
+
+    __slots__ = ("_counters", "_since", "_units", "_until", "applied", "counts_tokens")
+
+    def __init__(self, applied: tuple[Applying, ...]) -> None:
+        self.applied = applied
+        self.counts_tokens = any(each.budget.unit is not BudgetUnit.REQUESTS for each in applied)
+        """Whether anything but requests is counted, so that a body must be looked at."""
+        self._units = [_UNITS.index(each.budget.unit) for each in applied]
+        self._counters: list[tuple[str, str, str, float, int, int | None]] = []
+        self._since = self._until = math.inf
+
+    def charges(self, use: Use, now: float, window_of: WindowOf) -> list[Charge]:
+        """What is reserved with each."""
+        if not self._since <= now < self._until:
+            self._look(window_of)
+        amounts = _amounts(use)
+        return [
+            Charge(budget, subject, window, end, amounts[unit], limit)
+            for budget, subject, window, end, unit, limit in self._counters
+        ]
+
+    def _look(self, window_of: WindowOf) -> None:
+        self._since, self._until = -math.inf, math.inf
+        self._counters = []
+        for each, unit in zip(self.applied, self._units, strict=True):
+            budget, window = each.budget, window_of(each.budget.window, each.budget.time_zone)
+            self._since, self._until = max(self._since, window.since), min(self._until, window.end)
+            limit = budget.amount if budget.is_hard else None
+            self._counters.append((budget.id, each.subject, window.name, window.end, unit, limit))
+
+    def amounts(self, use: Use) -> list[int]:
+        """What a request came to with each."""
+        amounts = _amounts(use)
+        return [amounts[unit] for unit in self._units]
+
+
+_UNITS = (BudgetUnit.REQUESTS, BudgetUnit.TOKENS, BudgetUnit.MONEY)
+
+
+def _amounts(use: Use) -> tuple[int, int, int]:
+    """In each of `_UNITS`."""
+    return use.requests, use.tokens.input + use.tokens.output, use.money
+
+
+def may_come_to(target: Target, body: bytes, protocol: str, path: str, prices: PriceTable) -> Use:
+    """The most that one request is expected to come to, whoever of a chain answers."""
+    tokens = may_use(len(body), read_output_bound(body), protocol, path)
+    return Use(1, tokens, 0 if is_counting(path) else dearest(target, tokens, prices))
 
 
 def dearest(target: Target, tokens: Tokens, prices: PriceTable) -> int:
@@ -79,20 +125,18 @@ def _cost_of_member(member: Member, tokens: Tokens, prices: PriceTable, *, any_m
     return max([own, *(prices.cost(name, model, tokens) or 0 for model in models)])
 
 
-def charges_of(applied: Sequence[Applying], use: Use, window_of: WindowOf) -> tuple[Charge, ...]:
-    """What is reserved with each."""
-    return tuple(_charge(each, use, window_of(each.budget.window, each.budget.time_zone)) for each in applied)
+def has_room(charge: Charge, used: int) -> bool:
+    """Whether what is charged fits into what is left; into a soft budget everything does."""
+    return charge.limit is None or used + charge.amount <= charge.limit
 
 
-def _charge(applied: Applying, use: Use, window: Window) -> Charge:
-    budget = applied.budget
-    limit = budget.amount if budget.is_hard else None
-    return Charge(budget.id, applied.subject, window.name, window.end, use.of(budget.unit), limit)
-
-
-def amounts_of(applied: Sequence[Applying], use: Use) -> list[int]:
-    """What a request came to with each."""
-    return [use.of(each.budget.unit) for each in applied]
+def refusal_of(charges: Iterable[Charge], used: Callable[[Charge], int]) -> BudgetRefusal | None:
+    """The charge without room whose window is over last, the first of several; None when all have room."""
+    full = [each for each in charges if not has_room(each, used(each))]
+    if not full:
+        return None
+    last = max(full, key=lambda each: each.ends_at)
+    return BudgetRefusal(last.budget, last.ends_at)
 
 
 def shown(unit: BudgetUnit, amount: int) -> str:

@@ -40,6 +40,15 @@ OPTIMISED = (P.CHAT_COMPLETIONS, P.MESSAGES, P.RESPONSES)
 """The dialects that have conversations."""
 
 
+class Dropped(NamedTuple):
+    """How many of what was taken out."""
+
+    messages: int = 0
+    tools: int = 0
+    results: int = 0
+    """Of tools, told by reference."""
+
+
 class Optimised(NamedTuple):
     """What is sent on."""
 
@@ -49,6 +58,7 @@ class Optimised(NamedTuple):
     """Reckoned by bytes."""
     unchanged: str = ""
     """Why it was left as it is, in the word of `NotUnderstood`; empty where it was understood."""
+    dropped: Dropped = Dropped()
 
 
 class _Edit(NamedTuple):
@@ -70,7 +80,7 @@ def optimise(body: bytes, protocol: str, options: ContextOptions) -> Optimised:
         return Optimised(body)
     try:
         conversation = read_conversation(body, protocol)
-        edits = _edits(body, protocol, conversation, options)
+        edits, dropped = _edits(body, protocol, conversation, options)
         if not edits:
             return Optimised(body)
         changed = _edited(body, edits)
@@ -79,22 +89,28 @@ def optimise(body: bytes, protocol: str, options: ContextOptions) -> Optimised:
         return Optimised(body, unchanged=error.word)
     except MalformedRequest:
         return Optimised(body, unchanged="not_json")
-    return Optimised(changed, max(0, len(body) - len(changed)) // BYTES_PER_TOKEN)
+    return Optimised(changed, max(0, len(body) - len(changed)) // BYTES_PER_TOKEN, dropped=dropped)
 
 
-def _edits(body: bytes, protocol: str, conversation: Conversation, options: ContextOptions) -> list[_Edit]:
+def _edits(
+    body: bytes, protocol: str, conversation: Conversation, options: ContextOptions
+) -> tuple[list[_Edit], Dropped]:
     entries, tools = conversation.entries, conversation.tools
     edits: list[_Edit] = []
+    unused: set[int] = set()
     if options.drop_unused_tools:
-        edits += _without([each.place for each in tools], _unused(conversation))
+        unused = _unused(conversation)
+        edits += _without([each.place for each in tools], unused)
     gone: set[int] = set()
+    repeated: list[_Edit] = []
     if options.most_tokens:
         length = len(body) - sum(each.end - each.begin for each in edits)
         gone = _oldest(entries, length, options.most_tokens * BYTES_PER_TOKEN)
     if options.drop_duplicates:
-        edits += _repeated_results(body, protocol, entries, gone)
+        repeated = _repeated_results(body, protocol, entries, gone)
         gone |= _repeated_messages(body, entries, gone)
-    return edits + _without([each.place for each in entries], gone)
+    edits += [*repeated, *_without([each.place for each in entries], gone)]
+    return edits, Dropped(len(gone), len(unused), len(repeated))
 
 
 def _edited(body: bytes, edits: Iterable[_Edit]) -> bytes:

@@ -24,9 +24,11 @@ from pointsman.routing.request_text import (
     pointer,
     texts_of,
 )
-from pointsman.routing.request_tools import ToolPlace, tools_of
-from pointsman.routing.text_patterns import PatternSet, plain
-from pointsman.wire.json_strings import Document, Span, flat_text, read_document
+from pointsman.routing.request_tools import ToolPlace, tools_called, tools_of
+from pointsman.routing.text_patterns import PatternSet, folded
+from pointsman.wire.headers import is_utf8
+from pointsman.wire.json_strings import Document, Span, flat_text, may_hold_controls, read_document, utf8
+from pointsman.wire.output_bound import prompts_in
 
 MOST_BYTES = 4 * 1024 * 1024
 """Of a body that is searched. Beyond it a request is refused where a rule blocks or redacts."""
@@ -65,7 +67,7 @@ def compile_patterns(policy: Policy, side: Side) -> AccountPatterns:
 
 
 @dataclass(frozen=True, slots=True)
-class _ToolRule:
+class ToolRule:
     rule: Rule
     is_denied: Callable[[str], bool]
     is_allowed: Callable[[str], bool] | None
@@ -73,7 +75,7 @@ class _ToolRule:
     def matches(self, tool: ToolPlace) -> bool:
         if not tool.names:
             return True  # whatever it is: it cannot be told, so it is not allowed
-        if any(self.is_denied(plain(name).casefold()) for name in tool.names):
+        if any(self.is_denied(folded(name)) for name in tool.names):
             return True
         return self.is_allowed is not None and not all(self.is_allowed(name) for name in tool.names)
 
@@ -90,11 +92,17 @@ class CompiledPolicy:
     fields: tuple[Rule, ...]
     bounds: tuple[Rule, ...]
     """Of output."""
-    tools: tuple[_ToolRule, ...]
+    tools: tuple[ToolRule, ...]
     patterns: PatternSet | None
     by_number: Mapping[int, Rule]
     """The rules that have a pattern, by its place."""
     dialect: str
+    side: Side = Side.REQUEST
+
+    @property
+    def steps(self) -> int:
+        """What of its patterns a hostile text may keep busy (`text_patterns.open_steps`)."""
+        return 0 if self.patterns is None else self.patterns.steps
 
     @property
     def refuses_unread(self) -> bool:
@@ -119,9 +127,9 @@ def compile_policy(
     if not rules:
         return None
     tools = tuple(
-        _ToolRule(
+        ToolRule(
             rule,
-            _any_of([name.casefold() for name in rule.denied_tools]),
+            _any_of(rule.denied_tools, folded),
             _any_of(rule.allowed_tools) if rule.allowed_tools else None,
         )
         for rule in rules
@@ -139,13 +147,15 @@ def compile_policy(
         patterns=patterns.patterns if by_number else None,
         by_number=by_number,
         dialect=dialect,
+        side=side,
     )
 
 
-def _any_of(names: Iterable[str]) -> Callable[[str], bool]:
-    """Whether a name is one of those in which `*` stands for anything."""
-    exact = frozenset(name for name in names if "*" not in name)
-    starred = [name.split("*") for name in names if "*" in name]
+def _any_of(names: Iterable[str], fold: Callable[[str], str] = str) -> Callable[[str], bool]:
+    """Whether a name, folded, is one of those in which `*` stands for anything."""
+    pieces_of = [[fold(piece) for piece in name.split("*")] for name in names]
+    exact = frozenset(pieces[0] for pieces in pieces_of if len(pieces) == 1)
+    starred = [pieces for pieces in pieces_of if len(pieces) > 1]
 
     def found(name: str) -> bool:
         return name in exact or any(_fits(name, pieces) for pieces in starred)
@@ -190,7 +200,7 @@ class Unsearchable(Exception):
     """A body that cannot be searched where a rule would refuse or change it. The text is fit for its sender."""
 
 
-class _Hits:
+class Hits:
     """Gathers what matched, bounded."""
 
     def __init__(self, compiled: CompiledPolicy) -> None:
@@ -213,17 +223,19 @@ class _Hits:
             self.blocked_by = rule.id
 
 
-def evaluate(compiled: CompiledPolicy, body: bytes, *, generates: bool = True) -> Decision:
+def evaluate(compiled: CompiledPolicy, body: bytes, *, generates: bool = True, content_type: bytes = b"") -> Decision:
     """What becomes of a request. `generates`: not of one that only counts tokens, which asks for no output.
 
-    Raises Unsearchable.
+    `content_type` goes upstream with the body, and says there in what it is read. Raises Unsearchable.
     """
-    hits = _Hits(compiled)
+    hits = Hits(compiled)
     for rule in compiled.closing:
         hits.add(rule, "")
     if hits.blocked_by or len(compiled.closing) == len(compiled.rules):
         return Decision(tuple(hits.all), hits.blocked_by)
     try:
+        if not is_utf8(content_type):
+            raise MalformedRequest("request body is said to be in another charset than UTF-8")
         new_body = _evaluate(compiled, _document(body), body, hits, generates=generates)
     except (MalformedRequest, TooManyStrings) as error:
         reason = error.detail if isinstance(error, MalformedRequest) else "request body holds too many strings"
@@ -250,7 +262,7 @@ def _document(body: bytes) -> Document:
 
 
 def _evaluate(
-    compiled: CompiledPolicy, document: Document, body: bytes, hits: _Hits, *, generates: bool
+    compiled: CompiledPolicy, document: Document, body: bytes, hits: Hits, *, generates: bool
 ) -> bytes | None:
     request: dict[str, Any] = document.value
     names = {key.casefold(): value for key, value in request.items()}
@@ -265,7 +277,7 @@ def _evaluate(
         if place is not None:
             hits.add(rule, place)
     if compiled.tools:
-        for tool in tools_of(request):
+        for tool in (tools_of if compiled.side is Side.REQUEST else tools_called)(request):
             for tool_rule in compiled.tools:
                 if tool_rule.matches(tool):
                     hits.add(tool_rule.rule, tool.place)
@@ -283,12 +295,13 @@ def _beyond(most: int, names: Mapping[str, Any], dialect: str) -> str | None:
     if own is None:
         return None
     times = 1
-    for name in _TIMES:
+    for name in _TIMES:  # of these the larger
         value = names.get(name)
         if value is not None:
             if type(value) is not int or value < 1:
                 return f"/{name}"
             times = max(times, value)
+    times *= prompts_in(names.get("prompt"))
     for name in _ALL_BOUNDS:
         value = names.get(name)
         if value is not None and (type(value) is not int or value < 1 or value * times > most):
@@ -302,10 +315,11 @@ def _suspects(compiled: CompiledPolicy, patterns: PatternSet, document: Document
     hidden = hidden_texts(document.value)
     if hidden:
         flat = b"\n".join((flat, *hidden))
-    return {number for number in patterns.in_forms(flat) if number in compiled.by_number}
+    has_controls = may_hold_controls(document.canonical)  # what is hidden there too
+    return {number for number in patterns.in_forms(flat, has_controls=has_controls) if number in compiled.by_number}
 
 
-def _search(compiled: CompiledPolicy, found: Set[int], document: Document, body: bytes, hits: _Hits) -> bytes | None:
+def _search(compiled: CompiledPolicy, found: Set[int], document: Document, body: bytes, hits: Hits) -> bytes | None:
     """Look at each text by itself, for what was found in all of them; the body without what is to go."""
     if compiled.patterns is None:
         return None
@@ -330,4 +344,8 @@ def _search(compiled: CompiledPolicy, found: Set[int], document: Document, body:
         for number in places.found_in_parts(parts, found):
             for text, spans in places.in_parts(number, parts):
                 note(number, text, partial(list, spans))
+    redacting = {number for number in found if compiled.by_number[number].effect is Effect.REDACT}
+    for parts in (*([text] for text in texts), *parts_of_groups(texts)):
+        if any(part.number in cuts for part in parts) and places.are_left(parts, cuts, redacting):
+            cuts |= {part.number: [(0, len(utf8(part.value)))] for part in parts}
     return without(body, cuts) if cuts and compiled.is_enforced else None

@@ -30,7 +30,7 @@ _SCHEMAS = frozenset(
     )
 )
 """Members that describe: their own members' names say what may be said, and are no text."""
-_MARKS = frozenset(
+MARKS = frozenset(
     (
         *("role", "type", "id", "model", "object", "status", "finish_reason", "stop_reason", "call_id", "item_id"),
         *("tool_call_id", "tool_use_id", "previous_response_id", "file_id", "container_id", "service_tier", "format"),
@@ -50,8 +50,12 @@ _OTHERS = frozenset(
         *("min_p", "repetition_penalty", "options", "keep_alive", "strict", "description", "voice", "betas", "query"),
     )
 )
-_VOCABULARY = _STRUCTURE | _SCHEMAS | _MARKS | _OTHERS
+_VOCABULARY = _STRUCTURE | _SCHEMAS | MARKS | _OTHERS
 _PLAIN_PART = frozenset(("type", "text"))
+_LONGEST_DATA_HEAD = 128
+"""Characters of a `data:` URL before its data."""
+_TOKENS = ("prompt_token_ids", "input_ids", "prompt_embeds", "input_embeds")
+"""Members in which vLLM and SGLang take a prompt that no text says."""
 _JOINED = frozenset(("content", "system", "output", "summary"))
 """Lists of parts that a model is told as one text."""
 
@@ -111,8 +115,8 @@ class _Walk:
         elif type(value) is dict:
             self._object(value, place, mode, group)
         elif type(value) is list:
-            if mode == Mode.STRUCTURE:
-                group = self._new_group() if key in _JOINED else 0
+            if mode == Mode.STRUCTURE and key:  # a list in a list goes on with its parts
+                group = self._new_group() if _known(key) in _JOINED else 0
             for number, each in enumerate(value):
                 if type(each) is str and key == "required" and mode == Mode.SCHEMA:
                     self._skip()
@@ -130,19 +134,20 @@ class _Walk:
             if type(value) is str:
                 self._string(key, value, members, inner, mode, group)
             elif type(value) is dict or type(value) is list:
-                self.value(key, value, inner, _mode_below(key, value, mode), 0)
+                self.value(key, value, inner, _mode_below(_known(key), value, mode), 0)
 
     def _string(
         self, key: str, value: str, members: dict[str, Any], place: tuple[str | int, ...], mode: Mode, group: int
     ) -> None:
-        if mode == Mode.FREE or key not in _VOCABULARY:
+        known = _known(key)
+        if mode == Mode.FREE or known not in _VOCABULARY:
             self._add(value, place, 0)
-        elif key in _MARKS or _is_base64(key, value, members, place) or (mode == Mode.SCHEMA and key == "name"):
+        elif key == "type" or (mode == Mode.STRUCTURE and (key in MARKS or _is_base64(key, value, members, place))):
             self._skip()
         else:
-            text = self._add(value, place, group if key == "text" else 0)
-            text.is_fixed = key == "name" and "role" not in members
-            text.is_arguments = key == "arguments" and mode == Mode.STRUCTURE
+            text = self._add(value, place, group if known == "text" else 0)
+            text.is_fixed = key == "name" and "role" not in map(str.casefold, members)
+            text.is_arguments = known == "arguments" and mode == Mode.STRUCTURE
 
     def _add(self, value: str, place: tuple[str | int, ...], group: int) -> Text:
         text = Text(self._count, value, place, group)
@@ -160,6 +165,11 @@ class _Walk:
         return self._groups
 
 
+def _known(key: str) -> str:
+    """The dialects' own spelling of a member; some upstreams (Go's) take members in any case."""
+    return key if key in _VOCABULARY else key.casefold()
+
+
 def _mode_below(key: str, value: Any, mode: Mode) -> Mode:
     if mode != Mode.STRUCTURE:
         return mode
@@ -174,12 +184,15 @@ def _mode_below(key: str, value: Any, mode: Mode) -> Mode:
 def _is_base64(key: str, value: str, members: dict[str, Any], place: tuple[str | int, ...]) -> bool:
     if key == "data":
         return members.get("type") in ("base64", "redacted_thinking") or place[-2:-1] == ("input_audio",)
-    return key in ("url", "image_url", "file_data") and value.startswith("data:") and ";base64," in value[:128]
+    if key not in ("url", "image_url", "file_data"):
+        return False
+    head, comma, _ = value[:_LONGEST_DATA_HEAD].partition(",")
+    return bool(comma) and head.startswith("data:") and head.endswith(";base64")
 
 
 def is_in_tokens(request: Mapping[str, Any]) -> bool:
     """Whether a text is given by the numbers of its tokens, as for completions and embeddings it may be."""
-    return any(
+    return any(request.get(name) is not None for name in _TOKENS) or any(
         type(each) is not str and type(each) is not dict
         for given in (request.get("prompt"), request.get("input"))
         if type(given) is list
@@ -202,23 +215,45 @@ def hidden_texts(value: Any) -> list[bytes]:
 
 def _look_into(key: str, value: Any, found: list[bytes]) -> None:
     if type(value) is list:
-        parts = [part for part in map(_part, value) if part is not None] if key in _JOINED else ()
-        if len(parts) > 1:
-            found.append(utf8("".join(parts)))
+        if key in _JOINED:
+            told = _parts_in(value) if list in map(type, value) else value
+            parts = [part for part in map(_part, told) if part is not None]
+            if len(parts) > 1:
+                found.append(utf8("".join(parts)))
         for each in value:
             if type(each) is list or (type(each) is dict and not each.keys() <= _PLAIN_PART):
                 _look_into("", each, found)
     elif type(value) is dict:
-        for name, inner in value.items():
-            if name == "arguments" and type(inner) is str and "\\" in inner:
-                found.append(unescaped(utf8(inner)))
-            elif name in _STRUCTURE and type(inner) in (dict, list) and not (name == "input" and type(inner) is dict):
-                _look_into(name, inner, found)
+        for written, inner in value.items():
+            kind = type(inner)
+            if kind is str:
+                if "\\" in inner and _known(written) == "arguments":
+                    found.append(unescaped(utf8(inner)))
+            elif kind is list or kind is dict:
+                name = _known(written)
+                if name in _STRUCTURE and not (name == "input" and kind is dict):
+                    _look_into(name, inner, found)
 
 
 def _part(value: Any) -> str | None:
-    part = value.get("text") if type(value) is dict else value
+    part = value
+    if type(value) is dict:
+        part = (
+            value["text"] if "text" in value else next((value[key] for key in value if key.casefold() == "text"), None)
+        )
     return part if type(part) is str else None
+
+
+def _parts_in(parts: list[Any]) -> Iterator[Any]:
+    within = [iter(parts)]
+    while within:  # nested calls would hand on each part as often as it is nested
+        for each in within[-1]:
+            if type(each) is list:
+                within.append(iter(each))
+                break
+            yield each
+        else:
+            within.pop()
 
 
 def pointer(place: tuple[str | int, ...]) -> str:

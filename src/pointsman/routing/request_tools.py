@@ -1,4 +1,7 @@
-"""Which tools a request offers or tells of having been called, in any dialect and spelling. Pure."""
+"""Which tools a request offers, and which ones a request or an answer tells of having been called. Pure.
+
+In any dialect and spelling.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,6 +22,10 @@ _KNOWN = _PLAIN | frozenset(
 _CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use", "function_call", "custom_tool_call", "mcp_call"))
 
 
+_CHOICES = frozenset(("auto", "any", "none", "required", "tool", "allowed_tools"))
+"""Words of a choice that name no tool."""
+
+
 class ToolPlace:
     """A tool somewhere in a request. Not a dataclass: there may be hundreds."""
 
@@ -31,7 +38,7 @@ class ToolPlace:
 
 
 def tools_of(request: dict[str, Any]) -> Iterator[ToolPlace]:
-    """Everything that is offered, then everything that was called."""
+    """Everything that is offered or chosen, and everything that was called."""
     for key, value in request.items():
         known = key.casefold()  # some upstreams (Go's) take members in any case
         if value is None:
@@ -40,10 +47,40 @@ def tools_of(request: dict[str, Any]) -> Iterator[ToolPlace]:
             yield from _offered(value, f"/{known}", "mcp" if known == "mcp_servers" else "")
         elif known == "web_search_options":
             yield ToolPlace(("web_search",), "/web_search_options")
+        elif known in ("tool_choice", "function_call"):
+            yield from _chosen(value, f"/{known}")
+        elif known == "prompt" and type(value) is dict:  # kept at the upstream, and may have tools
+            yield ToolPlace((), "/prompt")
         elif known in ("messages", "input") and type(value) is list:
             for number, each in enumerate(value):
-                if type(each) is dict:
+                if type(each) is dict and not _is_plain(each):
                     yield from _in_message(each, f"/{known}/{number}")
+
+
+def _is_plain(message: dict[str, Any]) -> bool:
+    """Whether it is text alone, as most are: told sooner than by looking for calls."""
+    if not message.keys() <= _PLAIN or "type" in message:
+        return False
+    parts = message.get("content")
+    return type(parts) is not list or all(map(_is_text, parts))
+
+
+def _is_text(part: Any) -> bool:
+    return type(part) is not dict or (part.keys() <= _PLAIN and part.get("type") == "text")
+
+
+def tools_called(answer: dict[str, Any], place: str = "") -> Iterator[ToolPlace]:
+    """Everything that an answer, or an event of one, calls. What goes on with a call that has begun has no names."""
+    yield from _in_message({key: value for key, value in answer.items() if key != "tools"}, place)  # as they were asked
+    for known in ("message", "delta", "content_block", "item", "response"):
+        for inner in _members(answer, known):
+            if type(inner) is dict:
+                yield from tools_called(inner, f"{place}/{known}")
+    for known in ("choices", "output"):
+        for inner in _members(answer, known):
+            for number, each in enumerate(inner if type(inner) is list else ()):
+                if type(each) is dict:
+                    yield from tools_called(each, f"{place}/{known}/{number}")
 
 
 def _offered(value: Any, place: str, kind: str = "") -> Iterator[ToolPlace]:
@@ -70,6 +107,16 @@ def _names(tool: Any, kind: str = "") -> Names:
     return tuple(names)
 
 
+def _chosen(choice: Any, place: str) -> Iterator[ToolPlace]:
+    """What has to be called: offered beside it, or known to the upstream."""
+    names = tuple(each for each in _names(choice) if each not in _CHOICES)
+    if names:
+        yield ToolPlace(names, place)
+    for inner in (choice, *_members(choice, "allowed_tools")):
+        for tools in _members(inner, "tools"):
+            yield from _offered(tools, f"{place}/tools")
+
+
 def _in_message(message: dict[str, Any], place: str) -> Iterator[ToolPlace]:
     """The calls that a message, or an item of a conversation, tells of, and the tools that it brings."""
     if message.keys() <= _PLAIN and "type" not in message:  # what most are
@@ -91,7 +138,7 @@ def _in_message(message: dict[str, Any], place: str) -> Iterator[ToolPlace]:
 
 def _in_parts(parts: Any, place: str) -> Iterator[ToolPlace]:
     for number, part in enumerate(parts if type(parts) is list else ()):
-        if type(part) is dict and not (part.keys() <= _PLAIN and part.get("type") == "text"):
+        if not _is_text(part):
             yield from _call(part, f"{place}/content/{number}")
 
 

@@ -4,6 +4,7 @@ from pointsman.core.explanation import (
     CHAT_PATH,
     Denial,
     ExplainedCandidate,
+    ExplainedStage,
     Explanation,
     Question,
     QuotaFact,
@@ -22,6 +23,7 @@ def question(message: pb.ExplainRequest) -> Question:
         headers=tuple(message.header_names),
         key_name=message.key_name.strip(),
         sandbox=message.sandbox.strip(),
+        address=message.address.strip(),
     )
 
 
@@ -44,7 +46,13 @@ def explanation_message(made: Explanation) -> pb.Explanation:
         tried=made.is_tried,
         denial=_denial(made.denial) if made.denial is not None else None,
         total_secs=made.total_seconds,
+        stages=map(_stage, made.stages),
     )
+
+
+def _stage(stage: ExplainedStage) -> pb.ExplainedStage:
+    facts = [pb.ExplainedFact(about=each.about, text=each.text, values=dict(each.values)) for each in stage.facts]
+    return pb.ExplainedStage(name=stage.name, decision=stage.decision, facts=facts)
 
 
 def _denial(denial: Denial) -> pb.ExplainedDenial:
@@ -54,6 +62,7 @@ def _denial(denial: Denial) -> pb.ExplainedDenial:
         code=denial.code,
         detail=denial.detail,
         retry_after_secs=denial.retry_after_seconds,
+        stage=denial.stage,
     )
 
 

@@ -16,7 +16,7 @@ from pointsman.core.budget import MOST, BudgetRefusal, Charge, Hold
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.store import budget_statements as statements
 from pointsman.store.budget_turns import CounterKey, Turn, Turns, key_of
-from pointsman.store.quota_ledger import Abandoned, CountingDatabase, Rows, UnknownEnd, Values
+from pointsman.store.quota_ledger import Abandoned, AddedTo, CountingDatabase, Rows, UnknownEnd, Values
 
 SETTLE_SECONDS = 0.05
 """From a request's end to the write of what it came to."""
@@ -90,8 +90,15 @@ class SqlBudgetLedger:
         if not hard:
             return hold
 
+        keys = tuple(map(key_of, hard))
+        if not (keys in self._full or self._turns.has_some(keys)) and self._database.add_at_once(
+            [_added_to(each, each.limit or 0) for each in hard]
+        ):
+            if self._told:
+                self._note("")
+            return hold
         self._asked += 1
-        with self._turns.joined(tuple(map(key_of, hard)), self._asked) as turn:
+        with self._turns.joined(keys, self._asked) as turn:
             try:
                 await turn.come()
                 return turn.known(hard) or await self._reserve(hold, hard, turn, now)
@@ -138,6 +145,16 @@ class SqlBudgetLedger:
         asked = self._asked
         rows = await self._database.run(statements.look(len(hard)), values, _forget)
         return turn.learn({CounterKey(*row[:3]): row[3] for row in rows}, asked).known(hard)
+
+    async def look(self, account: str, charges: Sequence[Charge]) -> Sequence[int]:
+        """See BudgetLedger: exact for this process, SETTLE_SECONDS old for others."""
+        if not charges:
+            return ()
+        await self.write()
+        values: Values = {"account": account, **statements.values_of([_values_of(each) for each in charges])}
+        rows = await self._database.run(statements.look(len(charges)), values, _forget)
+        used = {CounterKey(*row[:3]): row[3] for row in rows}
+        return [used.get(key_of(each), 0) for each in charges]
 
     def settle(self, hold: Hold, amounts: Sequence[int]) -> None:
         """See BudgetLedger."""
@@ -252,6 +269,10 @@ class SqlBudgetLedger:
         await self._database.settle()
         with contextlib.suppress(LedgerUnavailable):
             await self.write()
+
+
+def _added_to(charge: Charge, limit: int) -> AddedTo:
+    return (min(charge.amount, limit + 1), limit, charge.budget, charge.subject, charge.window)
 
 
 def _values_of(charge: Charge) -> tuple[str, str, str, int, int, float]:

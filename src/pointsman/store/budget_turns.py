@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 
 from pointsman.core.budget import BudgetRefusal, Charge
 from pointsman.core.quota import LedgerUnavailable
+from pointsman.routing.budgets import refusal_of
 from pointsman.store.problems import HELD
 from pointsman.store.quota_ledger import PATIENCE_SECONDS
 
@@ -25,7 +26,7 @@ class CounterKey(NamedTuple):
 
 def key_of(charge: Charge) -> CounterKey:
     """Of what is charged."""
-    return CounterKey(charge.budget, charge.subject, charge.window)
+    return CounterKey._make(charge[:3])
 
 
 class _Crowd:
@@ -75,11 +76,7 @@ class Turn:
         crowd = self._crowd
         if self._mine > crowd.looked_after:
             return None
-        full = [each for each in charges if crowd.used.get(key_of(each), 0) + each.amount > (each.limit or 0)]
-        if not full:
-            return None
-        last = max(full, key=lambda each: each.ends_at)
-        return BudgetRefusal(last.budget, last.ends_at)
+        return refusal_of(charges, lambda each: crowd.used.get(key_of(each), 0))
 
     def learn(self, used: Mapping[CounterKey, int], asked: int) -> Self:
         """What counters have, looked at when so many had asked."""
@@ -102,6 +99,10 @@ class Turns:
 
     def __init__(self) -> None:
         self._crowds: dict[tuple[CounterKey, ...], _Crowd] = {}
+
+    def has_some(self, keys: tuple[CounterKey, ...]) -> bool:
+        """Whether anybody asks for the same now: whoever comes next waits for them."""
+        return keys in self._crowds
 
     @contextlib.contextmanager
     def joined(self, keys: tuple[CounterKey, ...], mine: int) -> Iterator[Turn]:

@@ -38,6 +38,8 @@ Rows = Sequence[tuple[Any, ...]]
 Values = Mapping[str, str | int | float]
 Asked = tuple[str, str, str, str, int, int, int, float]
 """Of a reservation: `quota_statements.RESERVE_VALUES`."""
+AddedTo = tuple[int, int, str, str, str]
+"""What is added to one budget's counter: the amount, the limit, and its key: `budget_statements.ADD_VALUES`."""
 Abandoned = Callable[[Rows | None], None]
 """Told what a statement gave whose caller was cancelled: its rows, or None when it was not run."""
 
@@ -64,6 +66,12 @@ class CountingDatabase(Protocol):
 
     def join_crowd(self, asked: Asked) -> "asyncio.Future[DayCount | None] | None":
         """The same together with others of this turn of the event loop; None: `count_at_once` is as good."""
+
+    def add_at_once(self, counters: Sequence[AddedTo]) -> bool:
+        """Whether it was added to all of these, which were there and had room, without waiting; else to none of them.
+
+        Never raises: `run_whole` can tell why nothing was done.
+        """
 
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         """One of `quota_statements`, within PATIENCE_SECONDS."""

@@ -22,6 +22,7 @@ from pointsman.store.problems import FAILURES, HELD, problem_of
 from pointsman.store.quota_ledger import (
     PATIENCE_SECONDS,
     Abandoned,
+    AddedTo,
     Asked,
     Rows,
     Seen,
@@ -78,6 +79,11 @@ class PostgresqlCounting:
 
     def join_crowd(self, asked: Asked) -> None:
         """See CountingDatabase: its connections wait for each other in the server."""
+
+    def add_at_once(self, counters: Sequence[AddedTo]) -> bool:
+        """See CountingDatabase: as `count_at_once`."""
+        del counters
+        return False
 
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         """See CountingDatabase."""

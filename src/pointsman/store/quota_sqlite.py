@@ -24,7 +24,7 @@ from pointsman.store import budget_statements
 from pointsman.store import quota_statements as statements
 from pointsman.store.problems import HELD, problem_of
 from pointsman.store.quota_crowd import Crowd, Place
-from pointsman.store.quota_ledger import PATIENCE_SECONDS, Abandoned, Asked, Rows, Seen, SqlQuotaLedger, Values
+from pointsman.store.quota_ledger import PATIENCE_SECONDS, Abandoned, AddedTo, Asked, Rows, Seen, SqlQuotaLedger, Values
 from pointsman.store.sqlite_file import OpenedFile, prepare_file
 
 FILE_NAME = "quota.db"
@@ -37,6 +37,7 @@ LONGEST_LOG_BYTES = 64 << 20
 _BEGIN_ANEW = "remove it, its -wal and its -shm: what was used of today's quotas is then counted from 0"
 _FIRST_SLEEP_SECONDS = 0.001
 _LONGEST_SLEEP_SECONDS = 0.02
+_ADD = statements.numbered(budget_statements.ADD, budget_statements.ADD_VALUES)
 _COUNT_MORE = statements.numbered(statements.COUNT_MORE, statements.RESERVE_VALUES)
 
 
@@ -99,6 +100,25 @@ class SqliteCounting:
     def _note(self, daily: int, minute: int, minutely: int) -> int:
         self._counted = (daily, minute, minutely)
         return daily
+
+    def add_at_once(self, counters: Sequence[AddedTo]) -> bool:
+        """See CountingDatabase."""
+        if self._problem is not None:
+            return False
+        execute = self._own.execute
+        try:
+            if len(counters) == 1:
+                is_added = execute(_ADD, counters[0]).rowcount == 1
+            else:
+                execute("BEGIN IMMEDIATE")
+                is_added = all(execute(_ADD, each).rowcount == 1 for each in counters)
+                execute("COMMIT" if is_added else "ROLLBACK")
+        except sqlite3.Error:  # as in `count_at_once`
+            with contextlib.suppress(sqlite3.Error):
+                self._own.rollback()
+            return False
+        self._is_held = False
+        return is_added
 
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         """See CountingDatabase."""

@@ -1,5 +1,6 @@
 """Questions about rows of usage, in SQL. All are bounded by an account or a period, and by how much they answer."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Double, Row, Select, and_, case, cast, func, or_, select
@@ -23,15 +24,18 @@ def rows_page(account: str, period: Period, limit: int, after: RowPlace | None) 
     return page.order_by(usage.c.at.desc(), usage.c.id.desc()).limit(limit)
 
 
-def sums(account: str | None, by: UsageBy, period: Period, limit: int, dialect: str) -> Select[Any]:
-    """One line per group: the dearest first, of days the latest. `account`: None for all."""
-    group = _group(by, dialect).label("name")
-    dearest = [func.coalesce(func.sum(cast(usage.c.cost, Double)), 0).desc(), func.count().desc(), group]
+def sums(account: str | None, by: Sequence[UsageBy], period: Period, limit: int, dialect: str) -> Select[Any]:
+    """One line per group, which begins with what its requests have in common: the dearest first, within the latest
+    days. `account`: None for all.
+    """
+    groups = [_group(each, dialect).label(f"by_{each}") for each in by]
+    latest = [group.desc() for each, group in zip(by, groups, strict=True) if each is UsageBy.DAY]
+    dearest = [func.coalesce(func.sum(cast(usage.c.cost, Double)), 0).desc(), func.count().desc(), *groups]
     statement = (
-        select(group, func.count().label("requests"), *_counts(), *_amounts())
+        select(*groups, func.count().label("requests"), *_counts(), *_amounts())
         .where(_within(period))
-        .group_by(group)
-        .order_by(*([group.desc()] if by is UsageBy.DAY else dearest))
+        .group_by(*groups)
+        .order_by(*latest, *dearest)
         .limit(limit)
     )
     return statement if account is None else statement.where(usage.c.account == account)
@@ -80,7 +84,7 @@ def _amounts() -> list[ColumnElement[Any]]:
     return [*tokens, whole, rest]
 
 
-def sum_of(row: Row[Any], shown_name: str) -> UsageSum:
+def sum_of(row: Row[Any], names: tuple[str, ...]) -> UsageSum:
     """A line of `sums`. PostgreSQL's are decimal numbers."""
     counts = {name: int(getattr(row, name)) for name in ("requests", "failed", "estimated", "unpriced", *_TOKENS)}
-    return UsageSum(shown_name, cost=int(row.cost_whole) * NANO + int(row.cost_rest), **counts)
+    return UsageSum(names, cost=int(row.cost_whole) * NANO + int(row.cost_rest), **counts)

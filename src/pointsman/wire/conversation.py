@@ -6,6 +6,7 @@ body. What is not understood is an error with a word of its own: whoever asks le
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -15,6 +16,10 @@ from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.wire.json_model import Place, elements, members
 
+MOST_BYTES = 4 * 1024 * 1024
+"""Of a body that is read (ours): a million tokens. One pass over it holds the interpreter for up to 5 ms."""
+MOST_COMMAS = 300_000
+"""In a body that is read, wherever they stand: a pass over a million short values takes as long as one over 4 MiB."""
 MOST_PARTS = 20_000
 """Messages, calls, blocks and tools of one body, together (ours): each becomes an object."""
 _LONGEST_CHOICE = 16 * 1024
@@ -30,7 +35,8 @@ class NotUnderstood(Exception):
     def __init__(self, word: str) -> None:
         super().__init__(word)
         self.word = word
-        """Why: `not_json`, `repeated_key`, `too_many_parts`, `unpaired`, `stored_history` or `unknown_item`."""
+        """Why: `not_json`, `repeated_key`, `too_large`, `too_many_parts`, `unpaired`, `stored_history` or
+        `unknown_item`."""
 
 
 class Result(NamedTuple):
@@ -81,16 +87,15 @@ class Conversation(NamedTuple):
     """Every text in `tool_choice`."""
 
 
-class _Seen:
-    """How many parts were decoded. Bodies are read one at a time, without a wait in between."""
-
-    count = 0
+_left: ContextVar[list[int]] = ContextVar("_left")
+"""How many parts may still be decoded of the body that is read: a thread's and a task's are their own."""
 
 
 class _Part(msgspec.Struct):
     def __post_init__(self) -> None:
-        _Seen.count += 1
-        if _Seen.count > MOST_PARTS:
+        left = _left.get()
+        left[0] -= 1
+        if left[0] < 0:
             raise ValueError
 
 
@@ -157,7 +162,11 @@ def result_member(protocol: str) -> str:
 
 
 def read_conversation(body: bytes, protocol: str) -> Conversation:
-    """Raises NotUnderstood."""
+    """On any thread. Raises NotUnderstood."""
+    if len(body) > MOST_BYTES:
+        raise NotUnderstood("too_large")
+    if len(body) > MOST_COMMAS and body.count(b",") > MOST_COMMAS:
+        raise NotUnderstood("too_many_parts")
     try:
         named = members(body, DEFAULT_LIMITS.json_keys)
     except MalformedRequest:
@@ -168,7 +177,7 @@ def read_conversation(body: bytes, protocol: str) -> Conversation:
     key = "input" if protocol == P.RESPONSES else "messages"
     if any(_has(body, found, each) for each in ("previous_response_id", "conversation", "prompt")):
         raise NotUnderstood("stored_history")
-    _Seen.count = 0
+    _left.set([MOST_PARTS])
     place = found.get(key, _NOWHERE)
     if protocol == P.RESPONSES and body[place[0] : place[0] + 1] == b'"':
         entries: list[Entry] = []
@@ -192,7 +201,7 @@ def _decoded(decoder: msgspec.json.Decoder[list[_T]], body: bytes, place: Place)
     try:
         return decoder.decode(memoryview(body)[slice(*place)])
     except (msgspec.DecodeError, RecursionError):
-        raise NotUnderstood("too_many_parts" if _Seen.count > MOST_PARTS else "unknown_item") from None
+        raise NotUnderstood("too_many_parts" if _left.get()[0] < 0 else "unknown_item") from None
 
 
 def _chat_entry(message: _ChatMessage, place: Place) -> Entry:

@@ -61,7 +61,7 @@ def _decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
 
 
 class _KeyReader:
-    """Decodes the top level of an object; collects the names as msgspec meets them."""
+    """Decodes the top level of an object; collects the names as msgspec meets them. For one body at a time."""
 
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(dict[_Key, msgspec.Raw], dec_hook=self._key)
@@ -82,7 +82,20 @@ class _KeyReader:
         return names, [memoryview(value).nbytes for value in values]
 
 
-_key_reader = _KeyReader()  # building a decoder costs as much as using it; it is never entered twice at once
+_idle_readers: list[_KeyReader] = []
+"""Building a decoder costs as much as using it. Bodies that are read at once, on several threads, have one each."""
+
+
+def _read_keys(body: bytes, key_limit: int) -> tuple[list[str], list[int]]:
+    """As `_KeyReader.read`, on any thread."""
+    try:
+        reader = _idle_readers.pop()
+    except IndexError:
+        reader = _KeyReader()
+    try:
+        return reader.read(body, key_limit)
+    finally:
+        _idle_readers.append(reader)
 
 
 Pieces = tuple[bytes | memoryview, ...]
@@ -153,7 +166,7 @@ def members(body: bytes, key_limit: int) -> list[tuple[str, Place]]:
 
     Raises MalformedRequest for what is no object, and for too many or too long keys.
     """
-    names, lengths = _key_reader.read(body, key_limit)
+    names, lengths = _read_keys(body, key_limit)
     if sum(map(len, names)) > DEFAULT_LIMITS.json_key_characters:
         raise MalformedRequest("request body has too long top-level keys")
     found = []
@@ -215,7 +228,7 @@ def _find_value(body: bytes, start: int, key_limit: int) -> tuple[int, int]:
         value = memoryview(_decode(_model_decoder, body).model).nbytes
         begin = _value_start(body, body.find(_KEY)) if value else 0
         return begin, begin + value
-    names, lengths = _key_reader.read(body, key_limit)
+    names, lengths = _read_keys(body, key_limit)
     if sum(map(len, names)) > DEFAULT_LIMITS.json_key_characters:
         # They are walked over again below: 10 MiB of escapes would take a tenth of a second.
         raise MalformedRequest("request body has too long top-level keys")

@@ -1,12 +1,22 @@
 """What a request's body says of how long its answer may get, in any dialect. Not here: whether it is a good request."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from pointsman.core.limits import DEFAULT_LIMITS
+
 _MOST = 1 << 40
 """Tokens, and answers: what is beyond it is said by nobody who means it."""
+_LONGEST_NUMBER = 32
+"""Characters of a number that is written as a text."""
+_TOKENS = frozenset(("max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict", "max_new_tokens"))
+"""Limits of the dialects, and llama.cpp's and SGLang's own."""
+_ANSWERS = frozenset(("n", "best_of"))
+_MOST_MEMBERS = DEFAULT_LIMITS.json_keys
+_READ = _TOKENS | _ANSWERS | {"stream", "prompt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,32 +32,86 @@ class OutputBound:
 UNBOUND = OutputBound()
 
 
-class _Fields(msgspec.Struct):
-    max_tokens: Any = None
-    max_completion_tokens: Any = None
-    max_output_tokens: Any = None
-    n: Any = None
-    best_of: Any = None
-    stream: Any = None
+class _Name:
+    """Equals only itself, so that a dict keeps what is named twice: upstreams differ in which of the two counts."""
+
+    __slots__ = ()
 
 
-_decoder = msgspec.json.Decoder(_Fields)
+class _Names:
+    """Decodes the top level of an object, and collects the names as they come."""
+
+    def __init__(self) -> None:
+        self._decoder = msgspec.json.Decoder(dict[_Name, msgspec.Raw], dec_hook=self._name)
+        self._names: list[str] = []
+
+    def _name(self, _: type, name: str) -> _Name:
+        self._names.append(name)
+        if len(self._names) > _MOST_MEMBERS:
+            raise ValueError("too many members")
+        return _Name()
+
+    def read(self, body: bytes) -> tuple[list[str], Iterable[msgspec.Raw]]:
+        """In the order of the text. Raises what msgspec does."""
+        names: list[str] = []
+        self._names = names
+        return names, self._decoder.decode(body).values()
+
+
+_NUMBERS = frozenset(bytes([each]) for each in b"-0123456789")
+_elements = msgspec.json.Decoder(list[msgspec.Raw])
+_names = _Names()  # it is never entered twice at once
 
 
 def read_output_bound(body: bytes) -> OutputBound:
     """Of several limits the largest; what is no number in range is none. A body that is no JSON object says nothing."""
     try:
-        fields = _decoder.decode(body)
+        names, values = _names.read(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return UNBOUND
-    named = [_whole(fields.max_tokens), _whole(fields.max_completion_tokens), _whole(fields.max_output_tokens)]
-    limits = [each for each in named if each is not None]
-    answers = max(_whole(fields.n) or 1, _whole(fields.best_of) or 1)
-    return OutputBound(max(limits) if limits else None, answers, fields.stream is True)
+    tokens, answers, prompts, is_stream = 0, 1, 1, False
+    for name, raw in zip(names, values, strict=True):
+        known = name.casefold()  # some upstreams (Go's) take members in any case
+        if known not in _READ:
+            continue
+        value = _value(known, raw)
+        if known in _TOKENS:
+            tokens = max(tokens, _whole(value))
+        elif known in _ANSWERS:
+            answers = max(answers, _whole(value))
+        elif known == "prompt":
+            prompts = max(prompts, prompts_in(value))
+        else:
+            is_stream = is_stream or value is True
+    return OutputBound(tokens or None, min(answers * prompts, _MOST), is_stream)
 
 
-def _whole(value: Any) -> int | None:
-    """Servers take `4096.0` for `4096`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        return None
+def _value(name: str, raw: msgspec.Raw) -> Any:
+    """None for what cannot be read, a number beyond all range for example."""
+    try:
+        if name != "prompt":
+            return msgspec.json.decode(raw)
+        if bytes(memoryview(raw)[:1]) == b"[":
+            return [0 if bytes(memoryview(each)[:1]) in _NUMBERS else each for each in _elements.decode(raw)]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        pass
+    return None
+
+
+def prompts_in(prompt: Any) -> int:
+    """How many answers a `prompt` asks for: one for each text, or list of tokens, in a list of them."""
+    if type(prompt) is not list:
+        return 1
+    return max(1, sum(1 for each in prompt if type(each) is not int))
+
+
+def _whole(value: Any) -> int:
+    """Servers take `4096.0` and `"4096"` for `4096`. 0 for what bounds nothing, as 0 itself at some of them."""
+    if type(value) is str and len(value) <= _LONGEST_NUMBER:
+        try:
+            value = float(value)
+        except ValueError:
+            return 0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1:
+        return 0
     return int(min(value, _MOST))

@@ -6,6 +6,7 @@ targets and hosts are welcome is decided in `routing.pattern`.
 
 import re
 from collections.abc import Iterable
+from copy import copy
 
 from pointsman.core.errors import (
     BodyTooLarge,
@@ -75,6 +76,12 @@ class RequestHead:
         self.expects_continue = False
         self.peer = ""
         """The address that its connection comes from; empty where unknown. Nothing that a client writes is it."""
+
+    def without_codings(self) -> "RequestHead":
+        """The same head, asking for an answer without a content coding."""
+        head = copy(self)
+        head.values = FieldValues({**self.values, b"accept-encoding": b"identity"}.items())
+        return head
 
 
 class Request:

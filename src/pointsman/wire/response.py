@@ -12,12 +12,12 @@ import msgspec
 
 from pointsman.core.errors import RouterError, UpstreamProtocol
 from pointsman.core.limits import Limits
-from pointsman.core.model_errors import AccountHalted
+from pointsman.core.model_errors import AccountHalted, PolicyBlocked
 from pointsman.core.runner_errors import RUNNER_CODES
 from pointsman.core.secret import Secret
 from pointsman.wire.headers import HOP_BY_HOP, Fields, end_of_hop
 
-_CODES = RUNNER_CODES | {AccountHalted.code}
+_CODES = RUNNER_CODES | {AccountHalted.code, PolicyBlocked.code}
 """That an event tells as an answer that had not begun would have it."""
 _BODILESS = frozenset({204, 304})
 _OUR_PREFIX = b"x-pointsman-"

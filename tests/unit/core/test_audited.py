@@ -1,5 +1,6 @@
 """What is told of a change: what differs, in one spelling, and of what is secret a word."""
 
+import ipaddress
 import json
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 import pytest
 
 from pointsman.core.audited import LONGEST_TEXT, changed_records, revision_of, told
+from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
+from pointsman.core.money import NANO
+from pointsman.core.price import Price, PriceChange
 from pointsman.core.secret import Secret
 from tests.conformance.records import chain, key, provider, route, runner, token
 from tests.support.canary import KEY, Finder
@@ -172,3 +176,28 @@ def test_of_many_records_those_that_differ_are_told() -> None:
     assert (set(left), set(right)) == ({"route b", "route c"}, {"route b", "route d"})
     assert revision_of(before) != revision_of(after) != revision_of({}) != revision_of(before)
     assert revision_of(before) == revision_of(dict(before))
+
+
+def test_a_network_is_told_as_it_is_written_however_large_it_is() -> None:
+    networks = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("2001:db8::/32"))
+    assert texts(None, replace(key(), networks=networks))[1]["networks"] == ["10.0.0.0/8", "2001:db8::/32"]
+
+
+def test_money_prices_and_times_are_told_as_commands_write_them() -> None:
+    money = Budget("default", "month", BudgetScope.ACCOUNT, "", BudgetUnit.MONEY, 50 * NANO, BudgetWindow.MONTH)
+    assert texts(None, money)[1]["amount"] == "50.00"
+    assert texts(None, replace(money, unit=BudgetUnit.TOKENS, amount=50))[1]["amount"] == 50
+    change = PriceChange("default", 1, 1.7e9, Price("work", "gpt", 150_000, 600_000, None, NANO))
+    assert texts(None, change)[1] == {
+        "version": 1,
+        "at": "2023-11-14T22:13:20Z",
+        "price": {
+            "provider": "work", "model": "gpt", "input": "0.15", "output": "0.60", "cached_input": None,
+            "request": "1.00",
+        },
+        "is_removed": False,
+    }  # fmt: skip
+    assert texts(key(), replace(key(), revoked_at=1.7e9)) == (
+        {"revoked_at": None},
+        {"revoked_at": "2023-11-14T22:13:20Z"},
+    )

@@ -16,12 +16,10 @@ from pointsman.core.price import NO_PRICES, Price, PriceTable, Tokens
 from pointsman.core.runner_model import RunnerModel
 from pointsman.routing.budgets import (
     Applying,
+    Standing,
     Use,
-    amounts_of,
     applying,
-    charges_of,
     dearest,
-    needs_tokens,
     told_refusal,
 )
 
@@ -54,19 +52,38 @@ def test_only_what_is_about_a_request_applies_under_its_callers_name() -> None:
 
 
 def test_a_body_is_looked_at_only_where_more_than_requests_is_counted() -> None:
-    assert not needs_tokens([Applying(ALL, "")])
-    assert needs_tokens([Applying(ALL, ""), Applying(MONEY, "")])
+    assert not Standing((Applying(ALL, ""),)).counts_tokens
+    assert Standing((Applying(ALL, ""), Applying(MONEY, ""))).counts_tokens
 
 
 def test_each_budget_is_charged_in_its_unit_and_a_soft_one_has_no_limit() -> None:
-    applied = applying([ALL, EACH_KEY, MONEY], ADA, "fast")
-    made = charges_of(applied, USE, lambda kind, zone: Window(f"{kind} {zone}", 0, 9))
-    assert made == (
+    standing = Standing(applying([ALL, EACH_KEY, MONEY], ADA, "fast"))
+    made = standing.charges(USE, 0, lambda kind, zone: Window(f"{kind} {zone}", 0, 9))
+    assert made == [
         Charge("1", "", "day UTC", 9, 1, 5),
         Charge("2", "ada", "day UTC", 9, 30, None),
         Charge("3", "", "day UTC", 9, 7, NANO),
-    )
-    assert amounts_of(applied, Use(1, Tokens(1, 1), 2)) == [1, 2, 2]
+    ]
+    assert standing.amounts(Use(1, Tokens(1, 1), 2)) == [1, 2, 2]
+
+
+def test_windows_are_computed_anew_at_the_moment_when_the_first_is_over_and_when_the_clock_goes_back() -> None:
+    standing = Standing(applying([ALL, replace(ALL, window=BudgetWindow.HOUR, id="4")], ADA, "fast"))
+    asked: list[float] = []
+
+    def charged(now: float) -> list[tuple[str, float]]:
+        def window_of(kind: BudgetWindow, _: str) -> Window:
+            asked.append(now)
+            span = 100 if kind is BudgetWindow.DAY else 10
+            since = now // span * span
+            return Window(f"{since:g}", since, since + span)
+
+        return [(each.window, each.ends_at) for each in standing.charges(USE, now, window_of)]
+
+    assert charged(25) == charged(20) == charged(29.9) == [("0", 100), ("20", 30)]
+    assert charged(30) == [("0", 100), ("30", 40)]
+    assert charged(29.9) == [("0", 100), ("20", 30)]
+    assert asked == [25, 25, 30, 30, 29.9, 29.9]
 
 
 @pytest.mark.parametrize(

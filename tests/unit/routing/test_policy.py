@@ -63,6 +63,19 @@ TOOLS: list[tuple[str, dict[str, Any], str]] = [
     (CHAT, {"functions": [{"name": "read"}, {"name": "bash"}]}, "/functions/1"),
     (CHAT, {"messages": [{"tool_calls": [{"function": {"name": "bash"}}]}]}, "/messages/0/tool_calls/0"),
     (CHAT, {"messages": [{"function_call": {"name": "bash"}}]}, "/messages/0/function_call"),
+    (CHAT, {"tool_choice": {"type": "function", "function": {"name": "bash"}}}, "/tool_choice"),
+    (CHAT, {"Tool_Choice": {"function": {"name": "bash"}}}, "/tool_choice"),
+    (CHAT, {"tool_choice": "bash"}, "/tool_choice"),
+    (
+        CHAT,
+        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": [{"function": {"name": "bash"}}]}}},
+        "/tool_choice/tools/0",
+    ),
+    (CHAT, {"function_call": {"name": "bash"}}, "/function_call"),
+    (MESSAGES, {"tool_choice": {"type": "tool", "name": "bash"}}, "/tool_choice"),
+    (RESPONSES, {"tool_choice": {"type": "shell"}}, "/tool_choice"),
+    (RESPONSES, {"tool_choice": {"type": "allowed_tools", "tools": [{"name": "bash"}]}}, "/tool_choice/tools/0"),
+    (RESPONSES, {"prompt": {"id": "pmpt_1"}}, "/prompt"),
     (RESPONSES, {"tools": [{"type": "function", "name": "shell"}]}, "/tools/0"),
     (RESPONSES, {"tools": [{"type": "shell"}]}, "/tools/0"),
     (RESPONSES, {"tools": [{"type": "namespace", "name": "x", "tools": [{"name": "bash"}]}]}, "/tools/0/tools/0"),
@@ -95,6 +108,24 @@ def test_only_tools_that_are_allowed_pass_and_an_upstreams_own_need_their_type_t
     assert decide({"web_search_options": {}}, rule(allowed_tools=("read",))).blocked_by
     assert decide({"mcp_servers": [{"name": "files"}]}, allowed).blocked_by
     assert decide({"tools": None, "web_search_options": None}, allowed) == PASSED
+    for choice in ("auto", "none", {"type": "any"}, {"type": "tool", "name": "read"}, None):
+        assert decide({"tool_choice": choice}, allowed) == PASSED
+    assert decide({"tool_choice": {"type": "mcp", "name": "read"}}, allowed).blocked_by
+
+
+@pytest.mark.parametrize("denied", ["bash", "ｂａｓｈ", "BASH", "b\u00adash", "ＢＡＳ*", "*sh"])
+@pytest.mark.parametrize("name", ["bash", "ｂａｓｈ", "Bash", "ba\u200bſh"])
+def test_a_denied_tool_is_found_however_either_is_spelled(denied: str, name: str) -> None:
+    assert decide({"tools": [{"name": name}]}, rule(denied_tools=(denied,))).blocked_by
+
+
+@pytest.mark.parametrize(
+    ("denied", "name"), [("e\u0301", "é"), ("é", "E\u0301"), ("straße", "STRASSE"), ("ǰ", "J\u030c")]
+)
+def test_letters_that_are_composed_or_folded_make_no_difference_to_a_tools_name(denied: str, name: str) -> None:
+    assert decide({"tools": [{"name": name}]}, rule(denied_tools=(denied,))).blocked_by
+    assert decide({"tools": [{"name": "＊"}]}, rule(denied_tools=("＊",))).blocked_by
+    assert decide({"tools": [{"name": "x"}]}, rule(denied_tools=("＊",))) == PASSED
 
 
 @pytest.mark.parametrize(
@@ -120,6 +151,10 @@ def test_only_tools_that_are_allowed_pass_and_an_upstreams_own_need_their_type_t
         (CHAT, {"max_tokens": 51, "n": 2}, "/max_tokens"),
         (CHAT, {"max_tokens": 1, "n": "2"}, "/n"),
         ("openai_completions", {"max_tokens": 51, "best_of": 2}, "/max_tokens"),
+        ("openai_completions", {"max_tokens": 50, "prompt": ["a", "b"]}, None),
+        ("openai_completions", {"max_tokens": 51, "prompt": ["a", "b"]}, "/max_tokens"),
+        ("openai_completions", {"max_tokens": 26, "prompt": [[1], [2]], "n": 2}, "/max_tokens"),
+        ("openai_completions", {"max_tokens": 100, "prompt": [1, 2, 3]}, None),
         (RESPONSES, {"max_output_tokens": 100}, None),
         (RESPONSES, {"max_output_tokens": 101}, "/max_output_tokens"),
         (RESPONSES, {"max_tokens": 100}, ""),

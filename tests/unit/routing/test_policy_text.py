@@ -27,6 +27,13 @@ TEXTS: list[tuple[str, dict[str, Any], str]] = [
     (CHAT, {"messages": [{"tool_calls": [{"function": {"name": "f", "arguments": '{"a":"secret"}'}}]}]},
      "/messages/0/tool_calls/0/function/arguments"),
     (CHAT, {"tools": [{"function": {"name": "f", "description": "secret"}}]}, "/tools/0/function/description"),
+    (CHAT, {"tools": [{"function": {"parameters": {"properties": {"a": {"type": "string", "format": "secret"}}}}}]},
+     "/tools/0/function/parameters/*/*/format"),
+    (CHAT, {"tools": [{"function": {"parameters": {"phase": "secret"}}}]}, "/tools/0/function/parameters/phase"),
+    (CHAT, {"messages": [{"content": [{"file": {"file_data": "data:text/plain,secret;base64,AA"}}]}]},
+     "/messages/0/content/0/file/file_data"),
+    (CHAT, {"messages": [{"content": [{"image_url": {"url": "data:secret;base64"}}]}]},
+     "/messages/0/content/0/image_url/url"),
     (CHAT, {"prompt": "secret"}, "/prompt"),
     (CHAT, {"prompt": ["x", "secret"]}, "/prompt/1"),
     (CHAT, {"stop": ["secret"]}, "/stop/0"),
@@ -77,7 +84,19 @@ def test_what_no_model_reads_as_text_is_not_searched(body: dict[str, Any]) -> No
     assert decide(body, SECRET) == PASSED
 
 
-@pytest.mark.parametrize("body", [{"prompt": [1, 2]}, {"prompt": ["a", [1]]}, {"input": [[1, 2]]}, {"Input": [1]}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": [1, 2]},
+        {"prompt": ["a", [1]]},
+        {"input": [[1, 2]]},
+        {"Input": [1]},
+        {"prompt_token_ids": [1]},
+        {"Input_Ids": [1]},
+        {"prompt_embeds": "AAAA"},
+        {"input_embeds": [[0.5]]},
+    ],
+)
 def test_text_that_is_given_as_tokens_does_not_pass_unsearched(body: dict[str, Any]) -> None:
     for each in (SECRET, HIDE):
         with pytest.raises(Unsearchable, match="tokens"):
@@ -86,9 +105,13 @@ def test_text_that_is_given_as_tokens_does_not_pass_unsearched(body: dict[str, A
 
 
 def test_the_name_of_a_tool_is_found_but_never_redacted() -> None:
-    body = {"messages": [{"tool_calls": [{"function": {"name": "secret"}}]}]}
-    assert decide(body, SECRET).blocked_by
-    assert decide(body, HIDE) == PASSED
+    for body in (
+        {"messages": [{"tool_calls": [{"function": {"name": "secret"}}]}]},
+        {"tools": [{"function": {"name": "secret"}}]},
+        {"tool_choice": {"name": "secret"}},
+    ):
+        assert decide(body, SECRET).blocked_by
+        assert decide(body, HIDE) == PASSED
 
 
 def test_a_text_in_parts_is_searched_as_one_and_redacted_in_each() -> None:
@@ -99,6 +122,27 @@ def test_a_text_in_parts_is_searched_as_one_and_redacted_in_each() -> None:
     assert [part.get("text") for part in json.loads(hidden)["messages"][0]["content"]] == [
         "a [redacted]", "[redacted]", None, "[redacted] b",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"Content": [{"type": "text", "text": "sec"}, {"type": "text", "text": "ret"}]},
+        {"content": [{"type": "text", "Text": "sec"}, {"type": "text", "text": "ret"}]},
+        {"content": [["sec", ["r"]], "et"]},
+        {"content": [{"text": "sec\0"}, {"text": "\u200bret"}]},
+        {"tool_calls": [{"function": {"Arguments": '{"a":"s\\u0065cret"}'}}]},
+        {"Tool_Calls": [{"function": {"arguments": '{"a":"s\\u0065cret"}'}}]},
+        {"content": "se\x01cret"},
+        {"content": "se\x7fcret"},
+        {"content": "se\bcret"},
+    ],
+)
+def test_neither_case_nor_nesting_nor_what_nobody_sees_hides_a_text(message: dict[str, Any]) -> None:
+    assert decide({"messages": [message]}, SECRET).blocked_by
+    hidden = decide({"messages": [message]}, HIDE).body
+    assert hidden is not None
+    assert decide(hidden, SECRET) == PASSED
 
 
 def test_texts_of_different_messages_are_no_one_text() -> None:

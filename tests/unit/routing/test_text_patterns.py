@@ -22,6 +22,9 @@ from pointsman.routing.text_patterns import LONGEST_PATTERN, PatternSet, pattern
         ("(?-m)^a", r"switches off"),
         ("(?s-im:^a)", r"switches off"),
         ("a\0", "NUL"),
+        ("cafe\u0301", "NFKC"),
+        ("ｓecret", "NFKC"),
+        ("a\u200bb", "NFKC"),
         ("a" * (LONGEST_PATTERN + 1), "longer than"),
     ],
 )
@@ -68,7 +71,18 @@ def test_all_at_once_find_what_each_finds(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "read"),
-    [("ｓｅｃ\u200bret", "secret"), ("se\u00adcret", "secret"), ("ﬁ", "fi"), ("é", "é"), ("a\ud800b", "ab")],
+    [
+        ("s\0e\x08c\x0e\x1fr\x7fet", "secret"),
+        ("s\x80e\x84c\x86\x9fret", "secret"),
+        ("\t\n\v\f\r\x85", "\t\n\v\f\r\x85"),
+        ("s\ufff9e\ufffbcret", "secret"),
+        ("s\U0001bca0e\U0001bca3c\U0001d173r\U0001d17aet", "secret"),
+        ("ｓｅｃ\u200bret", "secret"),
+        ("se\u00adcret", "secret"),
+        ("ﬁ", "fi"),
+        ("é", "é"),
+        ("a\ud800b", "ab"),
+    ],
 )
 def test_what_looks_alike_is_read_alike(text: str, read: str) -> None:
     assert plain(text) == read

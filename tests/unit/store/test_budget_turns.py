@@ -9,7 +9,7 @@ from pointsman.core.budget import BudgetRefusal, Charge, Hold
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.quota_book import DayCount
 from pointsman.store.budget_ledger import SqlBudgetLedger
-from pointsman.store.quota_ledger import Abandoned, Asked, Rows, Seen, UnknownEnd, Values
+from pointsman.store.quota_ledger import Abandoned, AddedTo, Asked, Rows, Seen, UnknownEnd, Values
 
 
 class PlayedDatabase:
@@ -25,6 +25,9 @@ class PlayedDatabase:
 
     def join_crowd(self, asked: Asked) -> None:
         raise NotImplementedError
+
+    def add_at_once(self, counters: Sequence[AddedTo]) -> bool:
+        return False
 
     async def run(self, statement: str, values: Values, abandoned: Abandoned) -> Rows:
         self.asked += 1

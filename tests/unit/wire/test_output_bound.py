@@ -20,16 +20,50 @@ from pointsman.wire.output_bound import UNBOUND, OutputBound, read_output_bound
         ({"max_tokens": 5, "max_completion_tokens": 6}, OutputBound(6)),
         ({"max_tokens": 5, "n": 3}, OutputBound(5, 3)),
         ({"n": 2, "best_of": 4}, OutputBound(None, 4)),
-        ({"max_tokens": 0, "n": 0}, OutputBound(0)),
+        ({"max_tokens": 1, "n": 0}, OutputBound(1)),
+        ({"max_tokens": 0}, UNBOUND),
+        ({"max_tokens": 0.9, "n": 0.9}, UNBOUND),
         ({"max_tokens": 4096.0}, OutputBound(4096)),
         ({"max_tokens": 10**30}, OutputBound(1 << 40)),
         ({"max_tokens": -1, "n": True, "stream": 1}, UNBOUND),
-        ({"max_tokens": "9", "n": None, "stream": "true"}, UNBOUND),
+        ({"max_tokens": None, "n": None, "stream": "true"}, UNBOUND),
+        ({"max_tokens": "9", "n": "2"}, OutputBound(9, 2)),
+        ({"max_tokens": " 1_0 "}, OutputBound(10)),
+        ({"max_tokens": "9" * 33, "n": "x", "best_of": [3]}, UNBOUND),
+        ({"max_tokens": "1e9"}, OutputBound(10**9)),
+        ({"max_tokens": 1e308, "n": 1e308}, OutputBound(1 << 40, 1 << 40)),
+        ({"max_tokens": 1, "Max_Tokens": 7, "N": 2, "n_predict": 5}, OutputBound(7, 2)),
+        ({"max_tokens": 1, "max_to\u212aens": 7}, OutputBound(7)),
+        ({"prompt": "ab", "max_tokens": 5}, OutputBound(5)),
+        ({"prompt": ["a", "b", "c"], "max_tokens": 5, "n": 2}, OutputBound(5, 6)),
+        ({"prompt": [1, 2, 3], "max_tokens": 5}, OutputBound(5)),
+        ({"prompt": [[1, 2], [3]], "max_tokens": 5}, OutputBound(5, 2)),
+        ({"prompt": [], "max_tokens": 5}, OutputBound(5)),
         ({"messages": [{"max_tokens": 3}]}, UNBOUND),
     ],
 )
 def test_the_largest_limit_that_is_one_counts(body: dict[str, Any], bound: OutputBound) -> None:
     assert read_output_bound(json.dumps(body).encode()) == bound
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"max_tokens":100,"max_tokens":1}',
+        b'{"max_tokens":1,"max_tokens":100}',
+        b'{"max_tokens":1,"m\\u0061x_tokens":100}',
+        b'{"max_tokens":100,"max_tokens":null}',
+        b'{"max_tokens":100,"x":[1e999]}',
+    ],
+)
+def test_of_a_limit_that_is_named_twice_the_larger_counts(body: bytes) -> None:
+    assert read_output_bound(body) == OutputBound(100)
+
+
+@pytest.mark.parametrize(("members", "bound"), [(9_999, OutputBound(5)), (10_000, UNBOUND)])
+def test_a_body_of_more_members_than_are_sent_says_nothing(members: int, bound: OutputBound) -> None:
+    body = b'{"max_tokens":5' + b',"x":0' * members + b"}"
+    assert read_output_bound(body) == bound
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"max_tokens": NaN}'])

@@ -4,10 +4,9 @@ from typing import Any, TypeAlias
 
 import grpc.aio
 
-from pointsman.core.control_errors import InvalidRequest
 from pointsman.core.money import shown_amount, shown_price
 from pointsman.core.price import Price, PriceChange
-from pointsman.core.usage_sum import UsageBy, UsageSum
+from pointsman.core.usage_sum import UsageSum
 from pointsman.gateway.grpc.gate import caller
 from pointsman.gateway.prices import LATEST, MOST_CHANGES, PriceDraft, Prices
 from pointsman.gateway.usage_report import UsageReport
@@ -62,14 +61,12 @@ class UsageServicer(usage_pb2_grpc.UsageServicer):
         self._usage = usage
 
     async def SumUsage(self, request: pb.SumUsageRequest, context: _Context) -> pb.SumUsageResponse:
-        """Sums by one thing that requests have in common."""
-        if request.by not in list(UsageBy):
-            raise InvalidRequest(f"usage is told by {', '.join(UsageBy)}, not by {request.by[:64]!r}")
+        """Sums by what requests have in common."""
         period = self._usage.period(
             request.since_ms / 1000 if request.HasField("since_ms") else None,
             request.until_ms / 1000 if request.HasField("until_ms") else None,
         )
-        sums = await self._usage.sums(caller().account, UsageBy(request.by), period)
+        sums = await self._usage.sums(caller().account, request.by, period)
         return pb.SumUsageResponse(sums=map(_sum_message, sums))
 
 
@@ -95,7 +92,7 @@ def _change_message(change: PriceChange) -> pb.PriceChange:
 
 def _sum_message(each: UsageSum) -> pb.UsageSum:
     return pb.UsageSum(
-        name=each.name,
+        names=each.names,
         requests=each.requests,
         failed=each.failed,
         prompt_tokens=each.prompt_tokens,

@@ -9,13 +9,16 @@ from pointsman.core.limits import DEFAULT_LIMITS, MIB
 from pointsman.core.provider import LONGEST_NAME
 from pointsman.core.route import LONGEST_MODEL
 from pointsman.gateway.control import ControlPlane
-from pointsman.gateway.explain import MOST_HEADERS
+from pointsman.gateway.explained_question import MOST_HEADERS
 from pointsman.gateway.rest.admission import AdminRoute
 from pointsman.gateway.rest.endpoints import AccountName
 from pointsman.gateway.rest.strict_request import BodyLimits
 
 LARGEST_REQUEST = 2 * DEFAULT_LIMITS.body_bytes + MIB
 """Bytes. JSON that stands in a string has its quotes escaped; beyond what a listener takes, one byte is to be told."""
+
+
+_LONGEST_ADDRESS = 64
 
 
 class ExplainRoute(AdminRoute):
@@ -45,11 +48,18 @@ class ExplainQuestion(BaseModel):
     )
     key_name: str = Field(default="", max_length=LONGEST_NAME, description="Of a key that it would come with.")
     sandbox: str = Field(default="", max_length=LONGEST_NAME, description="Name of a sandbox's token, instead.")
+    address: str = Field(
+        default="",
+        max_length=_LONGEST_ADDRESS,
+        description="An IP address that it would come from. Left out: from where the key's networks let it in.",
+    )
 
     def question(self) -> core.Question:
         """The same for an operation."""
         body = None if self.body is None else self.body.encode("utf-8", "surrogatepass")
-        return core.Question(self.model, self.path, body, tuple(self.header_names), self.key_name, self.sandbox)
+        return core.Question(
+            self.model, self.path, body, tuple(self.header_names), self.key_name, self.sandbox, self.address
+        )
 
 
 class _Answer(BaseModel):
@@ -72,6 +82,29 @@ class ExplainedDenial(_Answer):
     text: str
     detail: str = Field(description="For the operator alone.")
     retry_after_seconds: float | None
+    stage: str = Field(description="Which one refuses; empty: what is looked at before them, or the sandbox itself.")
+
+
+class ExplainedFact(_Answer):
+    """One thing that a stage goes by: a key, a budget, a rule of a policy, a price."""
+
+    about: str = Field(description="Its kind and name, as `budget monthly` or `policy 3`.")
+    text: str = Field(description="For people.")
+    values: dict[str, str] = Field(description="The same for programs.")
+
+
+class ExplainedStage(_Answer):
+    """What one of the gateway's stages makes of the request."""
+
+    name: str = Field(
+        description="authorize, budget_reserve, request_policy, context, attempts (the candidates), response_policy, "
+        "budget_settle, audit, receipt or usage_record."
+    )
+    decision: str = Field(
+        description="nothing, passes, changes (the body), refuses, depends (on the body or the answer), records or "
+        "not_reached."
+    )
+    facts: list[ExplainedFact]
 
 
 class ExplainedSkip(_Answer):
@@ -167,6 +200,9 @@ class ExplanationAnswer(_Answer):
     candidates: list[ExplainedCandidate] = Field(
         description="Those that would be asked in their order, then the others."
     )
+    stages: list[ExplainedStage] = Field(
+        description="In their order, all of them; none where a sandbox calls the provider itself."
+    )
 
     @classmethod
     def of(cls, made: core.Explanation) -> "ExplanationAnswer":
@@ -188,7 +224,13 @@ class ExplanationAnswer(_Answer):
             tried=made.is_tried,
             denial=None if made.denial is None else _denial(made.denial),
             candidates=[_candidate(each) for each in made.candidates],
+            stages=[_stage(each) for each in made.stages],
         )
+
+
+def _stage(stage: core.ExplainedStage) -> ExplainedStage:
+    facts = [ExplainedFact(about=each.about, text=each.text, values=dict(each.values)) for each in stage.facts]
+    return ExplainedStage(name=stage.name, decision=stage.decision, facts=facts)
 
 
 def _denial(denial: core.Denial) -> ExplainedDenial:
@@ -198,6 +240,7 @@ def _denial(denial: core.Denial) -> ExplainedDenial:
         text=denial.text,
         detail=denial.detail,
         retry_after_seconds=denial.retry_after_seconds,
+        stage=denial.stage,
     )
 
 

@@ -1,7 +1,7 @@
 """`/usage` as HTTP: sums, and rows by pages. For the admin alone."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Depends, FastAPI
 from pydantic import BaseModel, Field
@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from pointsman.core.control_errors import InvalidRequest
 from pointsman.core.money import shown_amount
 from pointsman.core.usage_row import UsageRow
-from pointsman.core.usage_sum import MOST_ROWS, UsageBy, UsageSum
+from pointsman.core.usage_sum import MOST_ROWS, UsageBy, UsageSum, parse_by
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.rest.admission import account_of
 from pointsman.gateway.rest.endpoints import BASE
@@ -29,7 +29,10 @@ Since = Annotated[
 Until = Annotated[
     str, Field(max_length=40, description=f"Before then. {_MOMENT} Left out: now.", json_schema_extra=MOMENT_SHAPE)
 ]
-By = Literal["account", "key", "route", "model", "provider", "day"]
+_BY = "|".join(UsageBy)
+By = Annotated[
+    str, Field(pattern=rf"^({_BY})(,({_BY}))*$", max_length=64, description="One, or several: `day,key,model`.")
+]
 PageSize = Annotated[int, Field(ge=1, le=MOST_ROWS, strict=True, description="Of one page."), written_exactly(int)]
 After = Annotated[
     str, Field(max_length=64, pattern=r"^[0-9]+(\.[0-9]+)?-[0-9]{1,19}$", description="The `next` of the page before.")
@@ -40,7 +43,7 @@ _DEFAULT_PAGE = 100
 class UsageSumAnswer(BaseModel):
     """What the requests of one group came to."""
 
-    name: str = Field(description="What they have in common; empty where they have none of it.")
+    names: list[str] = Field(description="What they have in common, in the order of `by`; empty: they have none of it.")
     requests: int
     failed: int = Field(description="Those that did not complete.")
     prompt_tokens: int
@@ -61,9 +64,9 @@ class UsageSumAnswer(BaseModel):
 
 
 class UsageSums(BaseModel):
-    """The dearest first, a thousand at most; of days the latest."""
+    """The dearest first, within the latest days; a thousand at most."""
 
-    by: UsageBy
+    by: list[UsageBy]
     usage: list[UsageSumAnswer]
 
 
@@ -123,10 +126,10 @@ class UsageEndpoints:
     async def sums(
         self, account: AccountName, by: By = "model", since: Since | None = None, until: Until | None = None
     ) -> UsageSums:
-        """What was used, put together by one thing. By account, all accounts are told."""
+        """What was used, put together by what requests have in common. By account, all accounts are told."""
         period = self._usage.period(_moment(since), _moment(until))
-        found = await self._usage.sums(account, UsageBy(by), period)
-        return UsageSums(by=UsageBy(by), usage=[UsageSumAnswer.of(each) for each in found])
+        found = await self._usage.sums(account, by, period)
+        return UsageSums(by=list(parse_by(by)), usage=[UsageSumAnswer.of(each) for each in found])
 
     async def rows(
         self,

@@ -964,6 +964,7 @@ class ExplainRequest(_message.Message):
     HEADER_NAMES_FIELD_NUMBER: _builtins.int
     KEY_NAME_FIELD_NUMBER: _builtins.int
     SANDBOX_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """What the request would name; inference.local is an agent's way in. Empty: what the body names."""
     path: _builtins.str
@@ -972,6 +973,8 @@ class ExplainRequest(_message.Message):
     key_name: _builtins.str
     """Of a key, or of a sandbox's token, that it would come with."""
     sandbox: _builtins.str
+    address: _builtins.str
+    """An IP address that it would come from; empty: from where the key's networks let it in."""
     @_builtins.property
     def header_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Of header fields that the client would send."""
@@ -985,10 +988,11 @@ class ExplainRequest(_message.Message):
         header_names: _abc.Iterable[_builtins.str] | None = ...,
         key_name: _builtins.str = ...,
         sandbox: _builtins.str = ...,
+        address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_body", b"_body", "body", b"body"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_body", b"_body", "body", b"body", "header_names", b"header_names", "key_name", b"key_name", "model", b"model", "path", b"path", "sandbox", b"sandbox"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_body", b"_body", "address", b"address", "body", b"body", "header_names", b"header_names", "key_name", b"key_name", "model", b"model", "path", b"path", "sandbox", b"sandbox"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__body: _TypeAlias = _typing.Literal["body"]  # noqa: Y015
     _WhichOneofArgType__body: _TypeAlias = _typing.Literal["_body", b"_body"]  # noqa: Y015
@@ -1016,6 +1020,7 @@ class Explanation(_message.Message):
     TRIED_FIELD_NUMBER: _builtins.int
     DENIAL_FIELD_NUMBER: _builtins.int
     TOTAL_SECS_FIELD_NUMBER: _builtins.int
+    STAGES_FIELD_NUMBER: _builtins.int
     account: _builtins.str
     model: _builtins.str
     """Absent: the request names none."""
@@ -1045,6 +1050,10 @@ class Explanation(_message.Message):
     def denial(self) -> Global___ExplainedDenial:
         """What the client would hear instead of an answer."""
 
+    @_builtins.property
+    def stages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExplainedStage]:
+        """In their order, all of them; none where a sandbox calls the provider itself."""
+
     def __init__(
         self,
         *,
@@ -1064,16 +1073,96 @@ class Explanation(_message.Message):
         tried: _builtins.bool = ...,
         denial: Global___ExplainedDenial | None = ...,
         total_secs: _builtins.float = ...,
+        stages: _abc.Iterable[Global___ExplainedStage] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "denial", b"denial", "model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "account", b"account", "candidates", b"candidates", "chunk_idle_secs", b"chunk_idle_secs", "denial", b"denial", "kind", b"kind", "model", b"model", "path", b"path", "protocol", b"protocol", "request_timeout_secs", b"request_timeout_secs", "route", b"route", "runs", b"runs", "steps", b"steps", "strategy", b"strategy", "total_secs", b"total_secs", "tried", b"tried", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "account", b"account", "candidates", b"candidates", "chunk_idle_secs", b"chunk_idle_secs", "denial", b"denial", "kind", b"kind", "model", b"model", "path", b"path", "protocol", b"protocol", "request_timeout_secs", b"request_timeout_secs", "route", b"route", "runs", b"runs", "stages", b"stages", "steps", b"steps", "strategy", b"strategy", "total_secs", b"total_secs", "tried", b"tried", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
     _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
 
 Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
+
+@_typing.final
+class ExplainedStage(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """authorize, budget_reserve, request_policy, context, attempts (the candidates), response_policy, budget_settle,
+    audit, receipt or usage_record.
+    """
+    decision: _builtins.str
+    """nothing, passes, changes (the body), refuses, depends (on the body or the answer), records or not_reached."""
+    @_builtins.property
+    def facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExplainedFact]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        decision: _builtins.str = ...,
+        facts: _abc.Iterable[Global___ExplainedFact] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision", "facts", b"facts", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainedStage: _TypeAlias = ExplainedStage  # noqa: Y015
+
+@_typing.final
+class ExplainedFact(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ValuesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ABOUT_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    about: _builtins.str
+    """Its kind and name, as "budget monthly" or "policy 3"."""
+    text: _builtins.str
+    @_builtins.property
+    def values(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The same for programs."""
+
+    def __init__(
+        self,
+        *,
+        about: _builtins.str = ...,
+        text: _builtins.str = ...,
+        values: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "text", b"text", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainedFact: _TypeAlias = ExplainedFact  # noqa: Y015
 
 @_typing.final
 class ExplainedStep(_message.Message):
@@ -1110,12 +1199,15 @@ class ExplainedDenial(_message.Message):
     CODE_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_SECS_FIELD_NUMBER: _builtins.int
+    STAGE_FIELD_NUMBER: _builtins.int
     status: _builtins.int
     text: _builtins.str
     code: _builtins.str
     detail: _builtins.str
     """For the operator alone."""
     retry_after_secs: _builtins.float
+    stage: _builtins.str
+    """The stage that refuses; empty: what is looked at before them, or the sandbox itself."""
     def __init__(
         self,
         *,
@@ -1124,10 +1216,11 @@ class ExplainedDenial(_message.Message):
         code: _builtins.str = ...,
         detail: _builtins.str = ...,
         retry_after_secs: _builtins.float | None = ...,
+        stage: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_after_secs", b"_retry_after_secs", "retry_after_secs", b"retry_after_secs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_after_secs", b"_retry_after_secs", "code", b"code", "detail", b"detail", "retry_after_secs", b"retry_after_secs", "status", b"status", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_after_secs", b"_retry_after_secs", "code", b"code", "detail", b"detail", "retry_after_secs", b"retry_after_secs", "stage", b"stage", "status", b"status", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retry_after_secs: _TypeAlias = _typing.Literal["retry_after_secs"]  # noqa: Y015
     _WhichOneofArgType__retry_after_secs: _TypeAlias = _typing.Literal["_retry_after_secs", b"_retry_after_secs"]  # noqa: Y015

@@ -241,7 +241,7 @@ class SumUsageRequest(_message.Message):
     SINCE_MS_FIELD_NUMBER: _builtins.int
     UNTIL_MS_FIELD_NUMBER: _builtins.int
     by: _builtins.str
-    """account, key, route, model, provider or day; by account, all accounts are told."""
+    """account, key, route, model, provider, day, or several with commas between; by account, all accounts are told."""
     since_ms: _builtins.int
     """Milliseconds since the epoch; left out: 30 days ago."""
     until_ms: _builtins.int
@@ -275,7 +275,7 @@ class SumUsageResponse(_message.Message):
     SUMS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def sums(self) -> _containers.RepeatedCompositeFieldContainer[Global___UsageSum]:
-        """The dearest first, a thousand at most; of days the latest."""
+        """The dearest first, within the latest days; a thousand at most."""
 
     def __init__(
         self,
@@ -294,7 +294,7 @@ Global___SumUsageResponse: _TypeAlias = SumUsageResponse  # noqa: Y015
 class UsageSum(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    NAME_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
     REQUESTS_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
@@ -306,8 +306,6 @@ class UsageSum(_message.Message):
     COST_FIELD_NUMBER: _builtins.int
     ESTIMATED_FIELD_NUMBER: _builtins.int
     UNPRICED_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    """What its requests have in common; empty where they have none of it."""
     requests: _builtins.int
     failed: _builtins.int
     """Those that did not complete."""
@@ -326,10 +324,14 @@ class UsageSum(_message.Message):
     """Requests whose tokens were reckoned, since their upstream did not tell them."""
     unpriced: _builtins.int
     """Requests with tokens and without a price, which cost nothing here."""
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What its requests have in common, in the order of `by`; empty where they have none of it."""
+
     def __init__(
         self,
         *,
-        name: _builtins.str = ...,
+        names: _abc.Iterable[_builtins.str] | None = ...,
         requests: _builtins.int = ...,
         failed: _builtins.int = ...,
         prompt_tokens: _builtins.int = ...,
@@ -344,7 +346,7 @@ class UsageSum(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "cost", b"cost", "estimated", b"estimated", "failed", b"failed", "name", b"name", "prompt_tokens", b"prompt_tokens", "reasoning_tokens", b"reasoning_tokens", "requests", b"requests", "saved_tokens", b"saved_tokens", "total_tokens", b"total_tokens", "unpriced", b"unpriced"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "cost", b"cost", "estimated", b"estimated", "failed", b"failed", "names", b"names", "prompt_tokens", b"prompt_tokens", "reasoning_tokens", b"reasoning_tokens", "requests", b"requests", "saved_tokens", b"saved_tokens", "total_tokens", b"total_tokens", "unpriced", b"unpriced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

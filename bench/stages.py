@@ -1,0 +1,274 @@
+"""What a gateway's stages cost each request, in CPU time of the process: part of `make bench`.
+
+    .venv/bin/python bench/stages.py                 # some twenty seconds
+    .venv/bin/python bench/stages.py --profile "all stages"   # where the time of one arrangement goes, by function
+    .venv/bin/python bench/stages.py --strict        # exit status 1 when a target is missed
+
+As `bench/chain_cost.py`: no sockets, a dispatcher between a client that swallows all and an upstream that has answered
+already; the same small request each time, which no rule matches and which every budget has room for. All arrangements
+take turns, so each line is beside the others of the same minute. What requests leave behind is written within the
+round: rows, receipts and counters, as many together as a busy gateway writes.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import cProfile
+import pstats
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
+from pathlib import Path
+from typing import cast
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from bench.chain_cost import Parts, _Client, dispatcher_of, request_to
+from bench.policy_rules import Words, large_body, least_seconds, policy_of
+
+from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
+from pointsman.core.context_options import ContextOptions
+from pointsman.core.policy import Effect, PolicyState, PolicyVersion, Rule, Side
+from pointsman.core.price import Price, PriceTable
+from pointsman.core.receipt import ReceiptScope
+from pointsman.gateway.audit_stage import AuditStage
+from pointsman.gateway.budget_stages import BudgetStages
+from pointsman.gateway.context_stage import ContextStage
+from pointsman.gateway.decisions import Decisions
+from pointsman.gateway.receipt_stages import ReceiptStages
+from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
+from pointsman.gateway.usage import UsageRows
+from pointsman.proxy.client_connection import ClientConnection
+from pointsman.proxy.dispatch import Dispatcher
+from pointsman.proxy.stages import NO_STAGES, Stages
+from pointsman.routing.policy import PASSED, evaluate
+from pointsman.store.budget_ledger import SqlBudgetLedger
+from pointsman.store.quota_sqlite import open_sqlite_ledger
+from pointsman.store.settings import StoreSettings, file_url
+from pointsman.store.sql import SqlStore, open_store
+from pointsman.wire.request import Request
+
+_ROUND = 500
+_PLENTY = 10**15
+_ACCOUNT = "default"
+MOST_MICROSECONDS = 40.0
+"""Of all stages but receipts, over none."""
+MOST_SEARCH_MICROSECONDS = 2000.0
+"""Of a thousand rules on a body of 200 KiB."""
+_PRICES = PriceTable(1, {("p0", "m"): Price("p0", "m", 1_000_000, 3_000_000)})
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """Which stages there are."""
+
+    budgets: Sequence[Budget] = ()
+    has_policy: bool = False
+    trims: bool = False
+    keeps_usage: bool = False
+    audits: bool = False
+    gives_receipts: bool = False
+    has_networks: bool = False
+
+
+def _budget(unit: BudgetUnit, *, is_hard: bool) -> Budget:
+    name = f"{unit.value}-{'hard' if is_hard else 'soft'}"
+    month, zone = BudgetWindow.MONTH, "Europe/Budapest"
+    return Budget(_ACCOUNT, name, BudgetScope.ACCOUNT, "", unit, _PLENTY, month, zone, is_hard, id=name)
+
+
+_HARD = [_budget(unit, is_hard=True) for unit in BudgetUnit]
+_SOFT = [_budget(unit, is_hard=False) for unit in BudgetUnit]
+_ALL = Arrangement((*_HARD, *_SOFT), True, True, True, True, has_networks=True)
+ALL, ALL_WITH_RECEIPTS, NONE = "all stages", "all stages, with receipts", "no stages"
+CELLS: dict[str, Arrangement] = {
+    NONE: Arrangement(),
+    "a key with networks and an end": Arrangement(has_networks=True),
+    "one hard budget of requests": Arrangement(_HARD[:1]),
+    "three hard budgets": Arrangement(_HARD),
+    "three soft budgets": Arrangement(_SOFT),
+    "request policy, 20 rules": Arrangement(has_policy=True),
+    "context options": Arrangement(trims=True),
+    "usage rows": Arrangement(keeps_usage=True),
+    "audit": Arrangement(audits=True),
+    "receipts": Arrangement(gives_receipts=True),
+    "all stages without hard budgets": replace(_ALL, budgets=_SOFT),
+    ALL: _ALL,
+    ALL_WITH_RECEIPTS: replace(_ALL, gives_receipts=True),
+}
+
+
+def _rules() -> tuple[Rule, ...]:
+    words = Words()
+    texts = [f"{words.luck.choice(words.all)}[0-9]{{3}}{words.luck.choice(words.all)}" for _ in range(17)]
+    return (
+        Rule("tools", Side.REQUEST, Effect.BLOCK, denied_tools=("shell*", "bash")),
+        Rule("fields", Side.REQUEST, Effect.BLOCK, denied_fields=("logit_bias",)),
+        Rule("tokens", Side.REQUEST, Effect.FLAG, most_tokens=100_000),
+        *(Rule(f"r{number}", Side.REQUEST, Effect.BLOCK, pattern=text) for number, text in enumerate(texts)),
+    )
+
+
+def _request() -> Request:
+    request = request_to("direct")
+    request.head.peer = "127.0.0.1"
+    return Request(request.head, request.body[:-1] + b',"max_tokens":1000,"stream":false}')
+
+
+@dataclass
+class Cell:
+    """A dispatcher with one arrangement, driven again and again; `flushes` write what requests leave behind."""
+
+    dispatcher: Dispatcher
+    flushes: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
+    best: float = float("inf")
+
+    async def round(self) -> None:
+        """Some requests, and the writing of what they left behind."""
+        client, request, dispatcher = cast(ClientConnection, _Client()), _request(), self.dispatcher
+        began = time.process_time()
+        for _ in range(_ROUND):
+            await dispatcher.serve(dispatcher.admit(request.head), request, client)
+            await asyncio.sleep(0)
+        for flush in self.flushes:
+            await flush()
+        self.best = min(self.best, (time.process_time() - began) / _ROUND * 1e6)
+
+
+async def _written(rows: UsageRows) -> None:
+    rows._form()
+    await rows._write()
+
+
+@contextlib.asynccontextmanager
+async def cell(directory: Path, store: SqlStore, policies: PoliciesInForce, of: Arrangement) -> AsyncIterator[Cell]:
+    """One arrangement, on counters of its own."""
+    async with contextlib.AsyncExitStack() as stack:
+        networks = (ip_network("127.0.0.0/8"), ip_network("10.0.0.0/8")) if of.has_networks else ()
+        parts = Parts("direct", "none", log=False, journal=False, metrics=False, usage=False, networks=networks)
+        dispatcher, _ = await stack.enter_async_context(dispatcher_of(parts, directory))
+        made, stages = Cell(dispatcher), NO_STAGES
+        if of.budgets:
+            quotas = await open_sqlite_ledger(directory / f"{time.monotonic_ns()}.db", time.time())
+            stack.push_async_callback(quotas.close)
+            ledger = SqlBudgetLedger(quotas.database, print)
+            stack.push_async_callback(ledger.close)
+            in_force = {_ACCOUNT: of.budgets}
+            budgets = BudgetStages(lambda: in_force, ledger, print, time.time, lambda _: _PRICES)
+            stages = replace(stages, budget_reserve=budgets.reserve, budget_settle=budgets.settle)
+            made.flushes.append(ledger.write)
+        if of.has_policy:
+            policy = RequestPolicy(policies)
+            stack.callback(policy.close)
+            stages = replace(stages, request_policy=policy)
+        if of.trims:
+            options = {(_ACCOUNT, "direct"): ContextOptions(True, True, 100_000)}
+            context = ContextStage(lambda: options, print)
+            stack.callback(context.close)
+            stages = replace(stages, context=context.trim)
+        made.dispatcher.pass_stages(_behind(of, store, stages, made))
+        yield made
+
+
+def _behind(of: Arrangement, store: SqlStore, stages: Stages, made: Cell) -> Stages:
+    """The stages of an answer."""
+    if of.keeps_usage:
+        usage = UsageRows(store, print, time.time, keep_days=1, prices_of=lambda _: _PRICES)
+        made.flushes.append(lambda: _written(usage))
+        stages = replace(stages, usage_record=usage.record)
+    if of.audits:
+        stages = replace(stages, audit=AuditStage(Decisions(store, print, time.time)).note)
+    if of.gives_receipts:
+        receipts = ReceiptStages(ReceiptScope(is_all=True), store, print)
+        made.flushes.append(receipts.write)
+        stages = replace(stages, receipt_open=receipts.open, receipt=receipts.close)
+    return stages
+
+
+@contextlib.asynccontextmanager
+async def cells(names: Sequence[str]) -> AsyncIterator[dict[str, Cell]]:
+    """Those with these names, on one store."""
+    async with contextlib.AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pointsman-bench-")))
+        store = await open_store(StoreSettings(file_url(directory / "pointsman.db"), directory / "credentials.key"))
+        stack.push_async_callback(store.close)
+        async with store.write() as writer:
+            await writer.insert_policy(PolicyVersion(_ACCOUNT, 1, _rules(), 0.0, PolicyState.ENFORCED, 0.0))
+        policies = PoliciesInForce(store)
+        await policies.refresh()
+        yield {name: await stack.enter_async_context(cell(directory, store, policies, CELLS[name])) for name in names}
+
+
+async def measured(rounds: int) -> dict[str, float]:
+    """Microseconds per request, the best of many interleaved rounds."""
+    async with cells(list(CELLS)) as made:
+        for _ in range(rounds):
+            for each in made.values():
+                await each.round()
+        return {name: each.best for name, each in made.items()}
+
+
+async def profile(name: str) -> None:
+    """By function."""
+    async with cells([name]) as made:
+        profiler = cProfile.Profile()
+        await made[name].round()
+        profiler.enable()
+        for _ in range(10):
+            await made[name].round()
+        profiler.disable()
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(45)
+
+
+def search_microseconds() -> float:
+    """Of a thousand rules on a body of 200 KiB, none of which matches."""
+    words = Words()
+    body = large_body(words)
+    compiled = policy_of(words, 1000)
+    if evaluate(compiled, body) != PASSED:
+        raise AssertionError("no rule was to match")
+    return least_seconds(lambda: evaluate(compiled, body), 60) * 1e6
+
+
+def report(rounds: int, *, strict: bool = False) -> int:
+    """Print the table. 1 when a target is missed and that matters."""
+    found = asyncio.run(measured(rounds))
+    alone = found.pop(NONE)
+    print("| stages | µs of CPU per request | over none | × |\n|---|--:|--:|--:|")
+    print(f"| {NONE} | {alone:.1f} | | |")
+    for name, microseconds in found.items():
+        print(f"| {name} | {microseconds:.1f} | {microseconds - alone:+.1f} | {microseconds / alone:.2f} |")
+    search = search_microseconds()
+    print(f"| 1,000 rules, a body of 200 KiB | {search:.0f} | | |")
+    missed = [
+        f"{what}: {is_:.0f} µs; the target is {target:.0f} µs"
+        for what, is_, target in (
+            (ALL, found[ALL] - alone, MOST_MICROSECONDS),
+            ("1,000 rules, a body of 200 KiB", search, MOST_SEARCH_MICROSECONDS),
+        )
+        if is_ > target
+    ]
+    for line in missed:
+        print(f"stages: missed: {line}")
+    return 1 if missed and strict else 0
+
+
+def main(arguments: list[str]) -> int:
+    """0, or 1 when a target is missed and `--strict` was given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--profile", metavar="ARRANGEMENT", choices=list(CELLS))
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
+    options = parser.parse_args(arguments)
+    if options.profile:
+        asyncio.run(profile(options.profile))
+        return 0
+    return report(options.rounds, strict=options.strict)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
