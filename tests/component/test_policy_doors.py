@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.core.policy import RuleScope
-from tests.component.test_request_policy import PolicedDoor
+from tests.support.policed_door import PolicedDoor
 from tests.support.policies import rule
 from tests.support.upstream import Upstream
 
