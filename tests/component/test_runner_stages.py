@@ -21,7 +21,7 @@ from tests.support.watched import wait_until
 USAGE = 'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}'
 DONE = "data: [DONE]"
 WITH_SHELL = {"model": "llama", "messages": [], "tools": [{"type": "function", "function": {"name": "shell_run"}}]}
-PRICE = ("--input", "1000000", "--output", "1000000")
+PRICE = ("--input-price", "1000000", "--output-price", "1000000")
 
 
 @pytest.fixture
