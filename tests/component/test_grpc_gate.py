@@ -135,7 +135,8 @@ def test_no_answer_but_a_bundle_holds_a_credential(running: RunningControlPlane,
     for field in ("name", "provider_name"):
         if field in request.DESCRIPTOR.fields_by_name:
             setattr(request, field, "mocked")
-    if "provider" in request.DESCRIPTOR.fields_by_name:
+    provider = request.DESCRIPTOR.fields_by_name.get("provider")
+    if provider is not None and provider.message_type is not None:
         request.provider.name = "mocked" if "Update" in method else "another"
         request.provider.type = "openai"
         request.provider.credentials["OPENAI_API_KEY"] = KEY
