@@ -106,5 +106,7 @@ def parse_head(text: str) -> AuditHead:
     """What `str` of one gave. Raises ValueError."""
     sequence, _, digest = text.strip().partition(":")
     if not (sequence.isascii() and sequence.isdigit() and len(sequence) <= 18 and len(digest) == 64):
-        raise ValueError("a head is SEQUENCE:DIGEST, with 64 hexadecimal digits, as 'pointsman audit verify' tells it")
+        raise ValueError(
+            "is no head; it is written NUMBER:DIGEST, with 64 hexadecimal digits, as 'pointsman audit verify' tells it"
+        )
     return AuditHead(int(sequence), bytes.fromhex(digest))

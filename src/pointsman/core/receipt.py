@@ -66,7 +66,9 @@ def parse_head(text: str) -> ReceiptHead:
     """What a head's text says. Raises ValueError."""
     found = _HEAD.fullmatch(text.strip())
     if found is None:
-        raise ValueError("is no head; it is written NUMBER:DIGEST, as 'pointsman receipt verify' tells it")
+        raise ValueError(
+            "is no head; it is written NUMBER:DIGEST, with 64 hexadecimal digits, as 'receipt verify' tells it"
+        )
     return ReceiptHead(int(found[1]), bytes.fromhex(found[2]))
 
 
