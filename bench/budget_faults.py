@@ -11,6 +11,7 @@ gateway is ended, then one is killed. Of each cell: what the providers count, wh
 
 import argparse
 import asyncio
+import re
 import shutil
 import signal
 import sys
@@ -34,6 +35,7 @@ _AT_ONCE = 24
 _SETTLING_SECONDS = 15.0
 _WRITTEN_SECONDS = 1.0
 """After their end requests have rows, and what they came to is counted."""
+_LOST = re.compile(r": (\d+) that had ended and (\d+) that were under way have none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ DIRECT_CELLS = (
 )
 ENDED = "ended-gateway"
 KILLED = "killed-gateway"
+ENDS = ((ENDED, signal.SIGTERM), (KILLED, signal.SIGKILL))
 CHAINS = (*(cell.route for cell in CELLS), ENDED, KILLED)
 DIRECT = tuple(cell.route for cell in DIRECT_CELLS)
 
@@ -258,10 +261,10 @@ async def run_end(world: BudgetWorld, route: str, how: signal.Signals, each: int
             return compared(line, books)
         return _killed(line, books, over, len(early), len(answered))
 
-    await _settled(world, line, route, complaints)
     if how is signal.SIGKILL:
-        line.notes = f"{len(requests) - len(early)} were under way or of the last second"
-    line.notes += "".join(f"; said: {each.strip()}" for each in victim.lines[said:] if "usage:" in each)
+        line.notes = f"{len(requests) - len(early)} were under way or of the last second; said: "
+    line.notes += "; ".join(each.strip() for each in victim.lines[said:] if "usage:" in each)
+    await _settled(world, line, route, complaints)
     return line
 
 
@@ -277,8 +280,13 @@ def _killed(line: Line, books: Books, over: Counts, early: int, answered: int) -
     least, most = reckoned(books.untold)
     low = Counts(len(books.spent) - len(books.untold), books.tokens, books.money) + least
     wrong = _beyond(line.ledger, low, low + most + over)
-    if not early <= line.rows.counts.requests <= answered:
-        wrong.append(f"{line.rows.counts.requests} rows, not {early}..{answered}")
+    rows = line.rows.counts.requests
+    if not early <= rows <= answered:
+        wrong.append(f"{rows} rows, not {early}..{answered}")
+    found = _LOST.search(line.notes)
+    told = 0 if found is None else int(found[1]) + int(found[2])
+    if rows + told < answered:
+        wrong.append(f"{rows} rows and {told} that are told as lost, of {answered} that were answered")
     return wrong
 
 
@@ -303,20 +311,27 @@ async def _totals(world: BudgetWorld) -> Line:
     return line
 
 
-async def campaign(directory: Path, cells: Sequence[Cell], each: int, url: str = "") -> list[Line]:
+async def broken(
+    world: BudgetWorld, cells: Sequence[Cell], each: int, ends: Sequence[tuple[str, signal.Signals]] = ENDS
+) -> list[Line]:
     """All of it, a line each."""
+    await world.limit_everything()
     lines = []
-    async with budget_world(directory, CHAINS, url, direct=DIRECT) as world:
-        await world.limit_everything()
-        for cell in cells:
-            lines.append(await run_cell(world, cell, each))
-            print(lines[-1].text(), flush=True)
-        for route, how in ((ENDED, signal.SIGTERM), (KILLED, signal.SIGKILL)):
-            lines.append(await run_end(world, route, how, each))
-            print(lines[-1].text(), flush=True)
-        lines.append(await _totals(world))
+    for cell in cells:
+        lines.append(await run_cell(world, cell, each))
         print(lines[-1].text(), flush=True)
+    for route, how in ends:
+        lines.append(await run_end(world, route, how, each))
+        print(lines[-1].text(), flush=True)
+    lines.append(await _totals(world))
+    print(lines[-1].text(), flush=True)
     return lines
+
+
+async def campaign(directory: Path, cells: Sequence[Cell], each: int, url: str) -> list[Line]:
+    """In a world of its own."""
+    async with budget_world(directory, CHAINS, url, direct=DIRECT) as world:
+        return await broken(world, cells, each)
 
 
 def main(arguments: list[str]) -> int:

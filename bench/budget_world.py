@@ -22,10 +22,8 @@ IN_FORCE_SECONDS = 1.0
 """A gateway looks four times a second for what has changed."""
 MOST_OUTPUT = 50
 """Tokens that a request asks for at most."""
-_SETTLING_SECONDS = 15.0
 _ANSWER_SECONDS = 60.0
 _NANO = 10**9
-_UNITS = ("requests", "tokens", "money")
 _LONE = "lone"
 """The provider of direct routes: the first one under a name of its own."""
 
@@ -179,8 +177,9 @@ class BudgetWorld:
     async def ledger(self, scope: str) -> dict[str, Counts]:
         """By subject, of the budgets of a scope."""
         found: dict[str, dict[str, int]] = {}
-        for unit in _UNITS:
-            for each in await self.run("budget", "status", f"{scope}-{unit}"):
+        for each in await self.run("budget", "status"):
+            of, _, unit = each["name"].partition("-")
+            if of == scope:
                 amount = int(Decimal(each["used"]) * (_NANO if unit == "money" else 1))
                 found.setdefault(each["subject"], {})[unit] = amount
         return {subject: Counts(**counts) for subject, counts in found.items()}

@@ -245,8 +245,8 @@ def _answer(dialect: str, told: Told | None) -> dict[str, Any]:
             return {"type": "message", "content": [{"type": "text", "text": text}], **usage}
 
 
-ENDING = {CHAT: 1, COMPLETIONS: 1, MESSAGES: 1}
-"""Events that tell usage and come before the last; in other dialects the last one tells it."""
+ENDING = {CHAT: 2, COMPLETIONS: 2, MESSAGES: 1}
+"""Events that tell the end and usage, and come before the last; in other dialects the last one tells it."""
 
 
 def _events(dialect: str, told: Told | None) -> Iterator[bytes]:
@@ -256,7 +256,9 @@ def _events(dialect: str, told: Told | None) -> Iterator[bytes]:
     if dialect in (CHAT, COMPLETIONS):
         for _ in range(_WORDS):
             yield _event({"choices": [{"delta": {"content": "word "}, "text": "word "}], "filler": filler})
-        yield _event({"choices": [{"delta": {}, "finish_reason": "stop"}] if told is None else [], **usage})
+        yield _event({"choices": [{"delta": {}, "text": "", "finish_reason": "stop"}]})
+        if usage:
+            yield _event({"choices": [], **usage})
         yield b"data: [DONE]\n\n"
         return
     if dialect == RESPONSES:

@@ -252,6 +252,47 @@ def test_a_stream_that_is_cut_is_counted_once_by_what_came_of_it(budgeted: Budge
     assert budgeted.used("requests") == 1
 
 
+FINISHED = b'data: {"choices":[{"finish_reason":"stop"}]}\n\ndata: {"choices":[],"usage":{"prompt_tokens":7,%b}}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("last", "tokens"),
+    [
+        (FINISHED % b'"completion_tokens":2', 9),
+        (FINISHED.replace(b'"stop"', b"null") % b'"completion_tokens":2', 7 + 5),
+        (FINISHED % b'"total_tokens":9', 7 + 5),
+    ],
+)
+def test_a_stream_that_is_cut_after_it_has_said_why_it_ends_is_counted_as_its_upstream_told(
+    budgeted: Budgeted, upstream: Upstream, last: bytes, tokens: int
+) -> None:
+    budgeted.of(budget(10_000, BudgetUnit.TOKENS))
+    with budgeted.door.connect() as client:
+        client.send(post(b'{"model":"fast","stream":true,"max_tokens":50}'))
+        peer = upstream.accept()
+        peer.request()
+        peer.start_events()
+        peer.chunk(b"data: " + b"x" * (492 - len(last)) + b"\n\n")
+        peer.chunk(last)
+        peer.close()
+        client.answer()
+    assert budgeted.used() == tokens
+
+
+def test_a_body_that_is_cut_after_its_usage_is_counted_as_its_upstream_told(
+    budgeted: Budgeted, upstream: Upstream
+) -> None:
+    budgeted.of(budget(10_000, BudgetUnit.TOKENS))
+    with budgeted.door.connect() as client:
+        client.send(post(json.dumps(ASK).encode()))
+        peer = upstream.accept()
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n" + USAGE)
+        peer.close()
+        client.answer()
+    assert budgeted.used() == 16
+
+
 def test_a_client_that_leaves_before_the_answer_has_used_its_prompt(budgeted: Budgeted, upstream: Upstream) -> None:
     budgeted.of(budget(10_000, BudgetUnit.TOKENS), budget(5, id="requests"))
     with budgeted.door.connect() as client:

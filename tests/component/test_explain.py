@@ -188,6 +188,7 @@ REFUSED = {
 def test_a_refusal_is_told_in_the_listeners_words(made: Explained, body: bytes, path: str) -> None:
     explained = made.ask("--body", "-", "--path", path, status=1, stdin=body.decode())
     assert not explained["candidates"]
+    assert explained["denial"]["stage"] == ("attempts" if body is REFUSED["two models"][0] else "")
     with made.send(body, path=path) as client:
         assert denied(explained) == told(client.answer())
     assert all(each.saw_nothing() for each in made.upstreams)
@@ -223,6 +224,7 @@ def test_all_ways_of_asking_get_the_same_answer(made: Explained) -> None:
             for moving in ("minute_used", "minute_left", "minute_resets_at", "runs_dry_at"):
                 del each["quota"][moving]
     assert by_command == document
+    assert len(by_command["stages"]) == 10
     assert by_command["candidates"][0]["rewrite"]["headers_dropped"] == ["cookie"]
 
 

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.core.audit import AuditDraft, AuditHead
+from pointsman.core.audit import AuditDraft
+from pointsman.core.chain import ChainHead
 from pointsman.gateway.audit_head_file import FILE_NAME, AuditHeadFile
 from pointsman.store.sql import SqlStore
 from tests.support.databases import Database
 
 
-async def write(store: SqlStore, number: int = 1, subject: str = "s") -> AuditHead:
+async def write(store: SqlStore, number: int = 1, subject: str = "s") -> ChainHead:
     return await store.append_audit([AuditDraft(1.5, "default", "admin", "a.b", subject)] * number)
 
 
@@ -73,8 +74,8 @@ async def test_a_record_that_gets_shorter_while_the_gateway_runs_is_told_at_the_
         file = await checked(store, tmp_path, said)
         head = await write(store, 6)
         file.note(head)
-        file.note(AuditHead(5, b"x" * 32))
-        file.note(AuditHead(7, b"x" * 32))
+        file.note(ChainHead(5, b"x" * 32))
+        file.note(ChainHead(7, b"x" * 32))
         assert file.read() == head
     assert len(said) == 1
     assert "has got shorter than entry 6" in said[0]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pointsman.core.account import Account
-from pointsman.core.audit import AuditEntry, AuditHead, AuditQuery
+from pointsman.core.audit import AuditEntry, AuditQuery
+from pointsman.core.chain import ChainHead
 from pointsman.core.control_errors import AlreadyExists
 from pointsman.core.policy import PolicyState
 from pointsman.core.price import Price, PriceChange
@@ -21,7 +22,7 @@ from tests.conformance.records import ACCOUNT, budget, direct_model, key, policy
 from tests.support.databases import Database
 
 
-def layer_on(store: Store, heads: list[AuditHead] | None = None) -> AuditLayer:
+def layer_on(store: Store, heads: list[ChainHead] | None = None) -> AuditLayer:
     return AuditLayer(store, lambda: 12.5, heads.append if heads is not None else lambda head: None)
 
 
@@ -169,7 +170,7 @@ async def test_changes_of_one_transaction_stand_together_or_not_at_all(database:
             raise ZeroDivisionError
 
     async with database.opened() as store:
-        heads: list[AuditHead] = []
+        heads: list[ChainHead] = []
         layer = layer_on(store, heads)
         with pytest.raises(ZeroDivisionError):
             await failing(layer)
@@ -179,7 +180,7 @@ async def test_changes_of_one_transaction_stand_together_or_not_at_all(database:
             await writer.put_route(route())
         found = await entries(store)
         assert [brief(entry)[0] for entry in found] == ["key.create", "route.create"]
-        assert heads == [AuditHead(2, found[1].digest)]
+        assert heads == [ChainHead(2, found[1].digest)]
 
 
 async def test_an_entry_names_whoever_acts(sqlite: Database) -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from pointsman.core.audit import AUDIT_PURPOSE, GENESIS, AuditDraft, AuditHead, AuditQuery, digest_of_entry
+from pointsman.core.audit import AUDIT_PURPOSE, AuditDraft, AuditQuery, digest_of_entry
+from pointsman.core.chain import GENESIS, ChainHead
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.store.interface import Store
 from tests.conformance.records import ACCOUNT, provider, route
@@ -35,13 +36,13 @@ async def subjects(store: Store, query: AuditQuery) -> list[str]:
 async def test_entries_are_numbered_from_one_and_chained_across_transactions(database: Database) -> None:
     async with database.opened() as store:
         async with store.write() as writer:
-            assert await writer.audit_head() == AuditHead(0, GENESIS)
+            assert await writer.audit_head() == ChainHead(0, GENESIS)
             assert (await writer.append_audit([draft(1), draft(2)])).sequence == 2
         head = await store.append_audit([draft(3)])
         key = store.derive(AUDIT_PURPOSE)
     async with database.opened() as store, store.read() as reader:
         found = await reader.audit(ALL)
-        assert await reader.audit_head() == head == AuditHead(3, found[-1].digest)
+        assert await reader.audit_head() == head == ChainHead(3, found[-1].digest)
     assert [entry.sequence for entry in found] == [1, 2, 3]
     assert [entry.previous for entry in found] == [GENESIS, *(entry.digest for entry in found[:-1])]
     assert [entry.digest for entry in found] == [digest_of_entry(entry, key) for entry in found]
@@ -117,7 +118,7 @@ async def test_writers_of_two_processes_and_of_both_kinds_leave_no_gap(database:
             head = await reader.audit_head()
         assert [entry.sequence for entry in found] == list(range(1, 91))
         assert [entry.previous for entry in found[1:]] == [entry.digest for entry in found[:-1]]
-        assert head == AuditHead(90, found[-1].digest)
+        assert head == ChainHead(90, found[-1].digest)
         # What was added together stands together.
         noted = [entry.subject for entry in found if entry.subject.startswith("n")]
         assert noted[::2] == noted[1::2]

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from pointsman.core.audit import NO_ENTRY, AuditDraft, AuditHead, AuditQuery
+from pointsman.core.audit import AuditDraft, AuditQuery
+from pointsman.core.chain import NO_HEAD, ChainHead
 from pointsman.core.control_errors import InvalidRequest
 from pointsman.gateway.audit import (
     DEFAULT_PAGE,
@@ -27,7 +28,7 @@ COPY = (
 )
 
 
-async def write(store: SqlStore, number: int = WRITTEN, after: str = "{}") -> AuditHead:
+async def write(store: SqlStore, number: int = WRITTEN, after: str = "{}") -> ChainHead:
     drafts = [AuditDraft(1000.1 + n, "default", "admin", "key.create", f"k{n}", "", after) for n in range(number)]
     return await store.append_audit(drafts)
 
@@ -93,16 +94,16 @@ def starts(found: Verification) -> list[str]:
             [
                 "entry 7 does not follow the entry before it",
                 "entry 7 was altered",
-                "the record ends with entry 7",
+                "the last is entry 7",
             ],
         ),
         ([COPY.format(sequence=0)], ["entry 0 stands behind entry 0", "entry 0 was altered"]),
         ([COPY.format(sequence=-5)], ["entry -5 stands behind entry 0", "entry -5 was altered"]),
-        (["DELETE FROM audit WHERE sequence > 4"], ["the record ends with entry 4"]),
-        (["DELETE FROM audit"], ["the record ends with entry 0"]),
+        (["DELETE FROM audit WHERE sequence > 4"], ["the last is entry 4"]),
+        (["DELETE FROM audit"], ["the last is entry 0"]),
         (["DELETE FROM audit_head"], ["what the database notes of the newest entry was removed or altered"]),
-        (["UPDATE audit_head SET sequence = 5"], ["the record ends with entry 6"]),
-        (["UPDATE audit_head SET digest = (SELECT previous FROM audit WHERE sequence = 3)"], ["the record ends with"]),
+        (["UPDATE audit_head SET sequence = 5"], ["the last is entry 6"]),
+        (["UPDATE audit_head SET digest = (SELECT previous FROM audit WHERE sequence = 3)"], ["the last is"]),
     ],
 )
 @pytest.mark.guarantee("W3")
@@ -133,7 +134,7 @@ async def test_an_end_that_was_cut_with_its_note_is_found_by_a_kept_head_only(da
         audit = Audit(store)
         assert (await audit.verify()).problems == []
         (problem,) = (await audit.verify(head=head)).problems
-        assert problem.startswith("the record ends with entry 4, and the head that was given has entry 6")
+        assert problem.startswith("the last is entry 4, and the head that was given has entry 6")
         audit.look_at(lambda: (head, "audit.head"))
         assert "audit.head has entry 6" in (await audit.verify()).problems[0]
         # Written on, it is longer than before, and another.
@@ -216,4 +217,4 @@ async def test_limits_of_a_page_are_what_they_say(sqlite: Database) -> None:
         audit = Audit(store)
         assert len((await audit.page(AuditQuery(0))).entries) == DEFAULT_PAGE
         assert len((await audit.page(AuditQuery(LONGEST_PAGE))).entries) == LONGEST_PAGE
-        assert (await audit.verify(NO_ENTRY)).is_complete
+        assert (await audit.verify(NO_HEAD)).is_complete

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pointsman.core.audit import AuditDraft, AuditEntry, AuditHead, AuditQuery
+from pointsman.core.audit import AuditDraft, AuditEntry, AuditQuery
+from pointsman.core.chain import ChainHead
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.gateway.audit_layer import AuditLayer
 from pointsman.gateway.decisions import MOST_OF_A_KIND, MOST_WAITING, OMITTED, WINDOW_SECONDS, Decisions, noting
@@ -19,7 +20,7 @@ class Away(AuditLayer):
 
     failure: Exception | None = None
 
-    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> ChainHead:
         if self.failure is not None:
             raise self.failure
         return await super().append_audit(drafts)

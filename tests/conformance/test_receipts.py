@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pointsman.core.chain import NO_HEAD
 from pointsman.core.control_errors import InvalidRequest, NotFound, StoreUnavailable
-from pointsman.core.receipt import NO_RECEIPT, Receipt, ReceiptScope
+from pointsman.core.receipt import Receipt, ReceiptScope
 from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
 from pointsman.gateway.receipts import LONGEST_PAGE, READ_AT_ONCE, Receipts, Verification
 from pointsman.store.sql import SqlStore
@@ -103,7 +104,7 @@ async def test_more_receipts_than_are_read_at_once_are_verified(sqlite: Database
 TAMPERING = {
     "altered": ("UPDATE receipts SET status = 500 WHERE sequence = 2", "receipt 2 was altered"),
     "removed": ("DELETE FROM receipts WHERE sequence = 2", "1 receipt before 3 is gone"),
-    "the end removed": ("DELETE FROM receipts WHERE sequence = 3", "the receipts end with number 2, and the database"),
+    "the end removed": ("DELETE FROM receipts WHERE sequence = 3", "the last is receipt 2, and the database"),
     "swapped": (
         "UPDATE receipts SET request_id = CASE sequence WHEN 1 THEN 'r-2' ELSE 'r-1' END WHERE sequence < 3",
         "receipt 1 was altered",
@@ -144,7 +145,7 @@ async def test_an_end_that_was_cut_with_its_head_is_found_by_a_head_that_was_kep
 
     async def verified(store: SqlStore) -> tuple[Verification, Verification]:
         receipts = Receipts(store)
-        return await receipts.verify("default"), await receipts.verify("default", NO_RECEIPT, head)
+        return await receipts.verify("default"), await receipts.verify("default", NO_HEAD, head)
 
     async with sqlite.opened() as store:
         alone, with_head = await verified(store)

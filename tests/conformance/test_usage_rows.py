@@ -39,6 +39,9 @@ class Counted:
         self.usage_read += 1
         return self._usage
 
+    def finished(self) -> bool:
+        return False
+
 
 def ended(number: int = 1, time_: float = 1000.0) -> Record:
     record = Record(f"r-{number}", time_, "POST", "/v1/chat/completions", "openai_chat_completions")

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 import msgspec
@@ -14,10 +14,9 @@ from pointsman.cli.show import moment, output_option, show, show_json, show_line
 from pointsman.cli.shown_once import new_file
 from pointsman.cli.since import SINCE_HELP, moment_given
 from pointsman.cli.table import table
-from pointsman.core.audit import NO_ENTRY, AuditEntry, AuditHead, parse_head
-
-if TYPE_CHECKING:
-    from pointsman.core.audit_check import AuditCheck
+from pointsman.core.audit import AUDIT_CHAIN, AuditEntry
+from pointsman.core.chain import NO_HEAD, ChainHead, parse_head
+from pointsman.core.chain_check import ChainCheck
 
 _PAGE = 500
 _VERIFY_SECONDS = 60.0
@@ -27,7 +26,7 @@ _LONGEST_CHANGE = 120
 _MOST_LISTED = 100_000
 
 
-def _parsed_head(_: click.Context, __: click.Parameter, value: str | None) -> AuditHead | None:
+def _parsed_head(_: click.Context, __: click.Parameter, value: str | None) -> ChainHead | None:
     try:
         return parse_head(value) if value is not None else None
     except ValueError as error:
@@ -195,16 +194,16 @@ class _Findings:
         self.problems: list[str] = []
         self.problem_count = 0
         self.checked = 0
-        self.head = NO_ENTRY
+        self.head = NO_HEAD
 
-    def add(self, problems: "list[str]", count: int, checked: int, head: AuditHead) -> None:
+    def add(self, problems: "list[str]", count: int, checked: int, head: ChainHead) -> None:
         self.problems += problems
         self.problem_count += count
         self.checked += checked
         self.head = head
 
 
-def _asked(access: Access, kept: AuditHead | None) -> _Findings:
+def _asked(access: Access, kept: ChainHead | None) -> _Findings:
     from pointsman.rpc.audit import head_message, head_of
     from pointsman.rpc.gen import audit_pb2
 
@@ -222,15 +221,13 @@ def _asked(access: Access, kept: AuditHead | None) -> _Findings:
                 return found
 
 
-def _checked(file: Path, key_file: Path, head: AuditHead | None, after: AuditHead | None) -> _Findings:
-    from pointsman.core.audit_check import AuditCheck
-
+def _checked(file: Path, key_file: Path, head: ChainHead | None, after: ChainHead | None) -> _Findings:
     kept = [] if head is None else [(head, "the head that was given")]
-    check = AuditCheck(_key(key_file), after or NO_ENTRY, kept)
+    check = ChainCheck(AUDIT_CHAIN, _key(key_file), after or NO_HEAD, kept)
     try:
         with file.open("rb") as lines:
             for entry in entries_in(lines):
-                check.entry(entry)
+                check.add(entry)
     except NoEntry as error:
         check.tell(str(error))
     except OSError as error:
@@ -239,14 +236,16 @@ def _checked(file: Path, key_file: Path, head: AuditHead | None, after: AuditHea
     return _findings(check)
 
 
-def _findings(check: "AuditCheck") -> _Findings:
+def _findings(check: ChainCheck[AuditEntry]) -> _Findings:
     found = _Findings()
     found.add(check.problems, check.problem_count, check.checked, check.head)
     return found
 
 
 def _key(path: Path) -> bytes:
-    from pointsman.core.audit import AUDIT_PURPOSE
+    from pointsman.core.audit import (
+        AUDIT_PURPOSE,
+    )
     from pointsman.store.credentials import CredentialCipher
     from pointsman.store.key_file import load_key_file
     from pointsman.store.problems import StoreRefused
@@ -287,7 +286,7 @@ def _show_findings(output: str, found: _Findings) -> None:
 @click.option("--out", metavar="FILE", help="Write it to FILE, which must not exist yet, for its owner's eyes only.")
 @click.option("--after", callback=_parsed_head, metavar="NUMBER:DIGEST", help="Only what is behind an earlier export.")
 @client_options
-def export(access: Access, out: str | None, after: AuditHead | None) -> None:
+def export(access: Access, out: str | None, after: ChainHead | None) -> None:
     """Write the whole record as lines of JSON: to keep, or to verify without the gateway.
 
     \b
@@ -295,7 +294,7 @@ def export(access: Access, out: str | None, after: AuditHead | None) -> None:
       pointsman audit export --out audit.jsonl
       pointsman audit export | gzip > audit.jsonl.gz
     """
-    start = after or NO_ENTRY
+    start = after or NO_HEAD
     written = 0
     with access.open() as gateway, new_file(out) as file:
         for entry in _entries(gateway, sys.maxsize, all_accounts=True, after=start.sequence):
@@ -303,7 +302,7 @@ def export(access: Access, out: str | None, after: AuditHead | None) -> None:
                 show_lines([line_of(entry)])
             else:
                 _write(file, line_of(entry) + "\n", str(out))
-            written, start = written + 1, AuditHead(entry.sequence, entry.digest)
+            written, start = written + 1, ChainHead(entry.sequence, entry.digest)
     place = f" to {told(out)}" if out is not None else ""
     click.echo(f"pointsman: exported {written} entr{'y' if written == 1 else 'ies'}{place}; head {start}", err=True)
 

@@ -62,7 +62,7 @@ def _facts(made: "Explanation") -> list[str]:
     if not made.route:
         return []
     version = f", version {made.version}" if made.version else ""
-    kind = f"{made.kind} route {made.route}{version}"
+    kind = f"{made.kind} route {made.route}{version}".lstrip()
     if made.strategy:
         kind += f", {made.strategy}"
     times = f"{made.chunk_idle_secs:g} s between two pieces of an answer"

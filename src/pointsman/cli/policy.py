@@ -238,11 +238,19 @@ def _pattern_check() -> Callable[[str], str] | None:
     return pattern_problem
 
 
+def _pattern_cost() -> Callable[[str], tuple[int, int]]:
+    try:
+        from pointsman.routing.text_patterns import pattern_cost
+    except ImportError:  # the gateway will say
+        return lambda _: (0, 0)
+    return pattern_cost
+
+
 def _rules(file: str, pattern_problem: Callable[[str], str]) -> tuple[Rule, ...]:
     name = "<stdin>" if file == _STANDARD_INPUT else file
     try:
         data = sys.stdin.buffer.read(_LARGEST_BODY) if file == _STANDARD_INPUT else read_bytes(file)[0]
-        check = check_policy_text(decode(data), pattern_problem)
+        check = check_policy_text(decode(data), pattern_problem, _pattern_cost())
     except Unreadable as error:
         check = PolicyFileCheck((), (error.problem,))
     if check.problems:

@@ -16,7 +16,7 @@ from pointsman.cli.show import block, moment, output_option, show, show_json, sh
 from pointsman.cli.shown_once import new_file
 from pointsman.cli.since import SINCE_HELP, moment_given
 from pointsman.cli.table import table
-from pointsman.core.receipt import ReceiptHead, parse_head
+from pointsman.core.chain import ChainHead, parse_head
 
 if TYPE_CHECKING:
     from pointsman.rpc.gen.receipts_pb2 import Receipt
@@ -30,7 +30,7 @@ _MOST_LISTED = 100_000
 _AT_ONCE = 1024 * 1024  # bytes of a file that are read together
 
 
-def _parsed_head(_: click.Context, __: click.Parameter, value: str | None) -> ReceiptHead | None:
+def _parsed_head(_: click.Context, __: click.Parameter, value: str | None) -> ChainHead | None:
     try:
         return parse_head(value) if value is not None else None
     except ValueError as error:
@@ -178,7 +178,7 @@ def _digest_of(path: Path) -> bytes:
 )
 @output_option
 @client_options
-def verify(access: Access, head: ReceiptHead | None, output: str) -> None:
+def verify(access: Access, head: ChainHead | None, output: str) -> None:
     """Recompute the chain over an account's receipts, and tell what does not fit. Ends with 1 when anything does not.
 
     Receipts that were altered, removed, moved or put in are found. Receipts whose end was cut off fit in themselves:
@@ -210,7 +210,7 @@ def verify(access: Access, head: ReceiptHead | None, output: str) -> None:
     )
 
 
-def _verified(access: Access, head: ReceiptHead | None) -> tuple[list[str], int, int, ReceiptHead]:
+def _verified(access: Access, head: ChainHead | None) -> tuple[list[str], int, int, ChainHead]:
     """Problems, their number, how many receipts were looked at, and the last one."""
     from pointsman.rpc.gen import receipts_pb2 as pb
 
@@ -227,7 +227,7 @@ def _verified(access: Access, head: ReceiptHead | None) -> tuple[list[str], int,
             problems += part.problems
             count, checked, after = count + part.problem_count, checked + part.checked, part.head
             if part.complete:
-                return problems, count, checked, ReceiptHead(after.sequence, after.digest)
+                return problems, count, checked, ChainHead(after.sequence, after.digest)
 
 
 @receipt.command()

@@ -44,7 +44,11 @@ class PolicyFileCheck:
     problems: tuple[Problem, ...] = ()
 
 
-def check_policy_text(text: str, pattern_problem: Callable[[str], str]) -> PolicyFileCheck:
+def check_policy_text(
+    text: str,
+    pattern_problem: Callable[[str], str],
+    pattern_cost: Callable[[str], tuple[int, int]] = lambda _: (0, 0),
+) -> PolicyFileCheck:
     """Read it. Never raises for any text."""
     document = read_document(text)
     problems = list(document.problems)
@@ -55,7 +59,7 @@ def check_policy_text(text: str, pattern_problem: Callable[[str], str]) -> Polic
     found = reader.rules(document.root)
     rules = [rule for rule, _ in found]
     if not problems:
-        for each in rule_problems(rules, pattern_problem):
+        for each in rule_problems(rules, pattern_problem, pattern_cost):
             lines = found[each.rule][1] if each.rule < len(found) else {}
             line = lines.get(each.field, lines.get("", 0))
             problems.append(Problem(line, f"{_name(rules, each.rule)}{each.reason}", each.next_step, each.field))

@@ -1,12 +1,11 @@
 """An entry of the audit record, and the chain that makes each depend on all before it. Pure."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-GENESIS = bytes(32)
-"""What the first entry depends on."""
+from pointsman.core.chain import ChainHead, digest_over
+from pointsman.core.chain_check import ChainKind
+
 AUDIT_PURPOSE = b"audit"
 """What the record's key is derived from the key file for."""
 
@@ -32,17 +31,18 @@ class AuditEntry:
     after: str
     """JSON; empty for what is gone."""
     previous: bytes
-    """The hash of the entry before."""
+    """The digest of the entry before."""
     digest: bytes
     """Of this one: `digest_of_entry`."""
 
 
 def digest_of_entry(entry: AuditEntry, key: bytes) -> bytes:
-    """BLAKE2b, keyed, over all but itself: whoever has no key file cannot make a chain that verifies."""
+    """Over all but itself."""
     told = (entry.sequence, repr(entry.at), entry.account, entry.actor, entry.action, entry.subject)
-    fields = [*told, entry.before, entry.after, entry.previous.hex()]
-    text = json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode()
-    return hashlib.blake2b(text, key=key, digest_size=32).digest()
+    return digest_over((*told, entry.before, entry.after, entry.previous.hex()), key)
+
+
+AUDIT_CHAIN = ChainKind("entry", "entries", digest_of_entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +56,6 @@ class AuditDraft:
     subject: str
     before: str = ""
     after: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AuditHead:
-    """The newest entry: whoever keeps it elsewhere can tell later that nothing up to it is missing."""
-
-    sequence: int = 0
-    """0: there is none."""
-    digest: bytes = GENESIS
-
-    def __str__(self) -> str:
-        return f"{self.sequence}:{self.digest.hex()}"
-
-
-NO_ENTRY = AuditHead()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +75,7 @@ class AuditQuery:
     newest_first: bool = False
 
 
-def chained(head: AuditHead, drafts: Sequence[AuditDraft], key: bytes) -> list[AuditEntry]:
+def chained(head: ChainHead, drafts: Sequence[AuditDraft], key: bytes) -> list[AuditEntry]:
     """The entries that follow a head, in the order of the drafts."""
     entries: list[AuditEntry] = []
     for draft in drafts:
@@ -98,15 +83,5 @@ def chained(head: AuditHead, drafts: Sequence[AuditDraft], key: bytes) -> list[A
         bare = AuditEntry(head.sequence + 1, draft.at, *told, previous=head.digest, digest=b"")
         entry = replace(bare, digest=digest_of_entry(bare, key))
         entries.append(entry)
-        head = AuditHead(entry.sequence, entry.digest)
+        head = ChainHead(entry.sequence, entry.digest)
     return entries
-
-
-def parse_head(text: str) -> AuditHead:
-    """What `str` of one gave. Raises ValueError."""
-    sequence, _, digest = text.strip().partition(":")
-    if not (sequence.isascii() and sequence.isdigit() and len(sequence) <= 18 and len(digest) == 64):
-        raise ValueError(
-            "is no head; it is written NUMBER:DIGEST, with 64 hexadecimal digits, as 'pointsman audit verify' tells it"
-        )
-    return AuditHead(int(sequence), bytes.fromhex(digest))

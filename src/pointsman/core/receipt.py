@@ -1,15 +1,12 @@
 """A receipt of one request: hashes of what passed, chained. Pure."""
 
-import hashlib
-import json
-import re
 from dataclasses import dataclass, replace
+
+from pointsman.core.chain import GENESIS, ChainHead, digest_over
+from pointsman.core.chain_check import ChainKind
 
 RECEIPTS_PURPOSE = b"receipts"
 """Of the key that digests are made with, as a store derives it."""
-GENESIS = bytes(32)
-"""What the first receipt depends on."""
-_HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,46 +40,23 @@ class Receipt:
     """Of this one: `digest_of_receipt`."""
 
     @property
-    def head(self) -> "ReceiptHead":
+    def head(self) -> ChainHead:
         """This one as the end of its chain."""
-        return ReceiptHead(self.sequence, self.digest)
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptHead:
-    """The newest receipt of a chain, short enough to be kept elsewhere."""
-
-    sequence: int
-    digest: bytes
-
-    def __str__(self) -> str:
-        return f"{self.sequence}:{self.digest.hex()}"
-
-
-NO_RECEIPT = ReceiptHead(0, GENESIS)
-
-
-def parse_head(text: str) -> ReceiptHead:
-    """What a head's text says. Raises ValueError."""
-    found = _HEAD.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(
-            "is no head; it is written NUMBER:DIGEST, with 64 hexadecimal digits, as 'receipt verify' tells it"
-        )
-    return ReceiptHead(int(found[1]), bytes.fromhex(found[2]))
+        return ChainHead(self.sequence, self.digest)
 
 
 def digest_of_receipt(receipt: Receipt, key: bytes) -> bytes:
-    """BLAKE2b, keyed, over all but itself: whoever has no key file cannot make a chain that verifies."""
+    """Over all but itself."""
     told = (receipt.sequence, receipt.request_id, repr(receipt.at), receipt.account, receipt.route, receipt.provider)
     how = (receipt.model, receipt.policy_version, receipt.attempts, receipt.status)
     hashes = (receipt.received, receipt.sent, receipt.answered, receipt.delivered, receipt.previous)
-    fields = [*told, *how, *(each.hex() for each in hashes)]
-    text = json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode()
-    return hashlib.blake2b(text, key=key, digest_size=32).digest()
+    return digest_over((*told, *how, *(each.hex() for each in hashes)), key)
 
 
-def chained(receipt: Receipt, head: ReceiptHead, key: bytes) -> Receipt:
+RECEIPT_CHAIN = ChainKind("receipt", "receipts", digest_of_receipt)
+
+
+def chained(receipt: Receipt, head: ChainHead, key: bytes) -> Receipt:
     """The same as the next one behind a head."""
     placed = replace(receipt, sequence=head.sequence + 1, previous=head.digest)
     return replace(placed, digest=digest_of_receipt(placed, key))

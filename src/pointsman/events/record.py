@@ -47,6 +47,13 @@ class UsageSource(Protocol):
         """The counts the body reported, if it did."""
 
 
+class AnswerWatch(UsageSource, Protocol):
+    """The same, while the record has it."""
+
+    def finished(self) -> bool:
+        """Whether an event stream has said why it ends, or that it does."""
+
+
 class OperationEnds(Protocol):
     """What the operation log is told of a request by whoever relays its answer."""
 
@@ -99,6 +106,7 @@ class Record:
         "candidate",
         "detail",
         "fault",
+        "has_finished",
         "heard_out",
         "is_answered",
         "is_fallback",
@@ -169,9 +177,11 @@ class Record:
         """The same in prose, for the operator."""
         self.heard_out = False
         """The last event of a stream has reached the client."""
-        self.meter: UsageSource | None = None
+        self.meter: AnswerWatch | None = None
         self.usage: TokenUsage | None = None
         """What the meter read, once the event of its end is formed."""
+        self.has_finished = False
+        """Known with `usage`, of what was cut: all of the answer had come by then but its formal end."""
         self.announced = False
         """Whether the event of its admission has been formed."""
 
@@ -186,6 +196,8 @@ class Record:
     def settle(self) -> None:
         """Read what was left for later: the token counts of the body. Once it has ended."""
         if self.meter is not None:
+            if self.kind is not INFER_COMPLETED:
+                self.has_finished = not self.is_stream or self.meter.finished()
             self.usage, self.meter = self.meter.usage(), None
 
     def fail(self, error: RouterError) -> None:

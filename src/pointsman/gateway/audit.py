@@ -6,8 +6,9 @@ Nothing here changes it. Entries are added by `audit_layer`, `configuration_audi
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pointsman.core.audit import AUDIT_PURPOSE, NO_ENTRY, AuditEntry, AuditHead, AuditQuery
-from pointsman.core.audit_check import AuditCheck
+from pointsman.core.audit import AUDIT_CHAIN, AUDIT_PURPOSE, AuditEntry, AuditQuery
+from pointsman.core.chain import NO_HEAD, ChainHead
+from pointsman.core.chain_check import ChainCheck
 from pointsman.core.control_errors import InvalidRequest, StoreUnavailable
 from pointsman.store.interface import Reader, Store
 
@@ -38,7 +39,7 @@ class Verification:
     problems: Sequence[str]
     problem_count: int
     checked: int
-    head: AuditHead
+    head: ChainHead
     """The last entry of the part: to go on from, and of the whole record to be kept."""
     is_complete: bool
     """Whether the record ends there."""
@@ -50,9 +51,9 @@ class Audit:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._key = store.derive(AUDIT_PURPOSE)
-        self._kept_head: Callable[[], tuple[AuditHead, str] | None] = lambda: None
+        self._kept_head: Callable[[], tuple[ChainHead, str] | None] = lambda: None
 
-    def look_at(self, kept_head: Callable[[], tuple[AuditHead, str] | None]) -> None:
+    def look_at(self, kept_head: Callable[[], tuple[ChainHead, str] | None]) -> None:
         """From now on: the head that the gateway keeps outside of the store, and where; it may raise ValueError and
         OSError."""
         self._kept_head = kept_head
@@ -75,7 +76,7 @@ class Audit:
         is_last = taken == len(found) < limit
         return AuditPage(found[:taken], 0 if is_last else max(0, found[taken - 1].sequence))
 
-    async def verify(self, after: AuditHead = NO_ENTRY, head: AuditHead | None = None) -> Verification:
+    async def verify(self, after: ChainHead = NO_HEAD, head: ChainHead | None = None) -> Verification:
         """Recompute the chain behind `after`, as far as one call may; `head` is one that the caller has kept."""
         kept = [] if head is None else [(head, "the head that was given")]
         unreadable = ""
@@ -84,7 +85,7 @@ class Audit:
             kept += [own] if own is not None else []
         except (OSError, ValueError) as error:
             unreadable = f"the head that the gateway keeps cannot be read: {error}"
-        check = AuditCheck(self._key, after, kept)
+        check = ChainCheck(AUDIT_CHAIN, self._key, after, kept)
         is_complete = False
         position = after.sequence or _FIRST
         while not is_complete and check.checked < MOST_CHECKED:
@@ -93,28 +94,16 @@ class Audit:
                 is_complete = len(found) < READ_AT_ONCE
                 noted = await _noted(reader) if is_complete else None
             for entry in found:
-                check.entry(entry)
+                check.add(entry)
                 position = entry.sequence
             if is_complete:
-                _end(check, noted)
+                check.end_noted(noted)
         problems = [*([unreadable] if unreadable else []), *check.problems]
         return Verification(problems, check.problem_count + bool(unreadable), check.checked, check.head, is_complete)
 
 
-async def _noted(reader: Reader) -> AuditHead | None:
+async def _noted(reader: Reader) -> ChainHead | None:
     try:
         return await reader.audit_head()
     except StoreUnavailable:  # the rows could be read
         return None
-
-
-def _end(check: AuditCheck, noted: AuditHead | None) -> None:
-    """The rows are at their end, and the store's own row of the newest entry has to agree."""
-    check.end()
-    if noted is None:
-        check.tell("what the database notes of the newest entry was removed or altered")
-    elif noted != check.head:
-        check.tell(
-            f"the record ends with entry {check.head.sequence}, and the database notes entry {noted.sequence} as its "
-            "newest: entries were removed from its end or put there"
-        )

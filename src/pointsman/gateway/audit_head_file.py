@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from pointsman.core.audit import NO_ENTRY, AuditHead, AuditQuery, parse_head
+from pointsman.core.audit import AuditQuery
+from pointsman.core.chain import NO_HEAD, ChainHead, parse_head
 from pointsman.store.interface import Reader
 
 FILE_NAME = "audit.head"
@@ -22,10 +23,10 @@ class AuditHeadFile:
     def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
         self.path = directory / FILE_NAME
         self._say = say
-        self._head = NO_ENTRY
+        self._head = NO_HEAD
         self._is_kept = False
 
-    def read(self) -> AuditHead | None:
+    def read(self) -> ChainHead | None:
         """What it holds; None when there is none. Raises ValueError for what is no head, OSError."""
         try:
             with self.path.open("rb") as file:
@@ -33,7 +34,7 @@ class AuditHeadFile:
         except FileNotFoundError:
             return None
 
-    def kept(self) -> tuple[AuditHead, str] | None:
+    def kept(self) -> tuple[ChainHead, str] | None:
         """The same with where it is. Raises as `read`."""
         head = self.read()
         return None if head is None else (head, str(self.path))
@@ -41,7 +42,7 @@ class AuditHeadFile:
     async def check(self, reader: Reader) -> None:
         """At the start: whether the record still holds what this file says, which is told when it does not."""
         try:
-            head = self.read() or NO_ENTRY
+            head = self.read() or NO_HEAD
         except (OSError, ValueError) as error:
             self._keep(f"{self.path} cannot be read ({type(error).__name__})")
             return
@@ -50,7 +51,7 @@ class AuditHeadFile:
         else:
             self._keep(f"the record does not hold entry {head.sequence} as {self.path} noted it")
 
-    def note(self, head: AuditHead) -> None:
+    def note(self, head: ChainHead) -> None:
         """A head that has just been committed."""
         if self._is_kept:
             return
@@ -63,7 +64,7 @@ class AuditHeadFile:
         except OSError as error:
             self._keep(f"{self.path} cannot be written ({error.strerror})")
 
-    def _write(self, head: AuditHead) -> None:
+    def _write(self, head: ChainHead) -> None:
         draft = self.path.with_name(f".{FILE_NAME}.{os.getpid()}")
         with contextlib.suppress(FileNotFoundError):
             draft.unlink()
@@ -80,7 +81,7 @@ class AuditHeadFile:
         )
 
 
-async def holds(reader: Reader, head: AuditHead) -> bool:
+async def holds(reader: Reader, head: ChainHead) -> bool:
     """Whether the record has the entry of a head."""
     if head.sequence == 0:
         return True

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from pointsman.core.audit import AuditDraft, AuditHead
+from pointsman.core.audit import AuditDraft
 from pointsman.core.audited import told
+from pointsman.core.chain import ChainHead
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.core.receipt import Receipt
 from pointsman.core.usage_row import UsageRow
@@ -27,7 +28,7 @@ class AuditLayer:
     """A Store on top of another. `clock` gives seconds since the epoch; `noted` hears of every new head."""
 
     def __init__(
-        self, store: Store, clock: Callable[[], float], noted: Callable[[AuditHead], None] = lambda head: None
+        self, store: Store, clock: Callable[[], float], noted: Callable[[ChainHead], None] = lambda head: None
     ) -> None:
         self.kind = store.kind
         self._store = store
@@ -55,7 +56,7 @@ class AuditLayer:
         if head is not None:
             self._noted(head)
 
-    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> ChainHead:
         """The store's."""
         head = await self._store.append_audit(drafts)
         self._noted(head)

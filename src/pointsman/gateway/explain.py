@@ -200,7 +200,9 @@ class _Looking:
             authorized = self._authorized(sender, error, is_known=is_known)
             stage = authorized.name if authorized.decision is StageDecision.REFUSES else ""
             denial = denial_of(error, told_of(error), await self._not_served(error, begun), stage)
-            stages = refused_at_the_door(authorized, is_recorded=is_taken) if self._stages is not None else ()
+            stages = (
+                refused_at_the_door(begun.account, authorized, is_recorded=is_taken) if self._stages is not None else ()
+            )
             return replace(begun, denial=denial, stages=stages)
         if named not in table.targets:
             begun = replace(begun, steps=(*steps, Step(named or "", "default_route", table.default)))
@@ -222,7 +224,8 @@ class _Looking:
         self, sender: _Sender, arriving: Arriving, asked: Asked, begun: Explanation
     ) -> Explanation:
         route = await named_route(self._reader, arriving.caller.account, arriving.route)
-        begun = replace(_led_to(begun, route), route=arriving.route, runs="gateway")
+        kind = route.kind if route is not None else ""
+        begun = replace(_led_to(begun, route), route=arriving.route, kind=kind, runs="gateway")
         met = Met(arriving.body)
         if self._stages is not None:
             met = await self._stages.before(arriving, self._now)

@@ -16,6 +16,7 @@ from pointsman.core.model_errors import BudgetUncounted, PolicyUnsearchable
 from pointsman.core.model_table import Target
 from pointsman.core.policy import PolicyHit, Side
 from pointsman.core.price import NO_PRICES, PriceTable
+from pointsman.core.protocols import InferenceProtocol
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.receipt import ReceiptScope
 from pointsman.core.time_zones import zone_named
@@ -183,22 +184,24 @@ class ExplainedStages:
         else:
             stages.append(attempts_stage(candidates, is_refused=error is not None))
         ends = met.error or error
-        if ends is not None:
-            stages.append(not_reached(RESPONSE_POLICY))
-        else:
-            asked = arriving.caller, arriving.route, arriving.protocol, Side.RESPONSE
-            stages.append(response_stage(self.policies.about(*asked)))
+        stages.append(not_reached(RESPONSE_POLICY) if ends is not None else self._response_policy(arriving))
         actions = actions_of("" if ends is None else reason_of(ends), met.hits)
         stages += [settle_stage(met.budgets, is_refused=ends is not None), audit_stage(actions, account)]
         stages.append(receipt_stage(account) if self.receipts.covers(arriving.route) else nothing(RECEIPT))
-        return (*stages, usage_stage(candidates if ends is None else (), self.prices(account)))
+        return (*stages, usage_stage(account, candidates if ends is None else (), self.prices(account)))
+
+    def _response_policy(self, arriving: Arriving) -> ExplainedStage:
+        if arriving.protocol == InferenceProtocol.EMBEDDINGS or is_counting(arriving.path):
+            return response_stage(())
+        asked = arriving.caller, arriving.route, arriving.protocol, Side.RESPONSE
+        return response_stage(self.policies.about(*asked))
 
 
-def refused_at_the_door(authorized: ExplainedStage, *, is_recorded: bool) -> tuple[ExplainedStage, ...]:
+def refused_at_the_door(account: str, authorized: ExplainedStage, *, is_recorded: bool) -> tuple[ExplainedStage, ...]:
     """Every stage of a request that none but the first has seen. `is_recorded`: its head was taken, so it has a row."""
     names = (*BEFORE[1:], ATTEMPTS, RESPONSE_POLICY)
     behind = [nothing(name) for name in BEHIND[:-1]]
-    usage = usage_stage((), NO_PRICES) if is_recorded else nothing(BEHIND[-1])
+    usage = usage_stage(account, (), NO_PRICES) if is_recorded else nothing(BEHIND[-1])
     return (authorized, *map(not_reached, names), *behind, usage)
 
 

@@ -11,14 +11,15 @@ from contextlib import asynccontextmanager
 from pointsman.config.gateway_records import FileRecords
 from pointsman.core.account import DEFAULT_ACCOUNT, Account
 from pointsman.core.ai_model import AiModel
-from pointsman.core.audit import AuditDraft, AuditEntry, AuditHead, AuditQuery
+from pointsman.core.audit import AuditDraft, AuditEntry, AuditQuery
 from pointsman.core.budget import Budget
+from pointsman.core.chain import ChainHead
 from pointsman.core.control_errors import DefinedInFile
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
 from pointsman.core.price import PriceChange, PriceTable
 from pointsman.core.provider import Provider
-from pointsman.core.receipt import Receipt, ReceiptHead
+from pointsman.core.receipt import Receipt
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
@@ -88,7 +89,7 @@ class FileLayer:
         """The store's."""
         return await self._store.prune_usage(before)
 
-    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> ChainHead:
         """The store's."""
         return await self._store.append_audit(drafts)
 
@@ -251,7 +252,7 @@ class _LayeredReader:
     async def receipt(self, account: str, request_id: str) -> Receipt | None:
         return await self._reader.receipt(account, request_id)
 
-    async def receipt_head(self, account: str) -> ReceiptHead:
+    async def receipt_head(self, account: str) -> ChainHead:
         return await self._reader.receipt_head(account)
 
     async def account(self, name: str) -> Account | None:
@@ -263,7 +264,7 @@ class _LayeredReader:
     async def audit(self, query: AuditQuery) -> Sequence[AuditEntry]:
         return await self._reader.audit(query)
 
-    async def audit_head(self) -> AuditHead:
+    async def audit_head(self) -> ChainHead:
         return await self._reader.audit_head()
 
 
@@ -348,7 +349,7 @@ class _LayeredWriter(_LayeredReader):
     async def delete_ai_model(self, account: str, model_id: str) -> bool:
         return await self._writer.delete_ai_model(account, model_id)
 
-    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> ChainHead:
         return await self._writer.append_audit(drafts)
 
     async def insert_policy(self, policy: PolicyVersion) -> None:

@@ -1,12 +1,13 @@
 """Operations on policies: versions of an account's rules, of which one may be enforced and one be a dry run."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pointsman.core.control_errors import InvalidRequest, NotFound, NotPossibleNow
 from pointsman.core.policy import PolicyState, PolicyVersion, Rule
 from pointsman.routing.policy_rules import rule_problems
-from pointsman.routing.text_patterns import pattern_problem
+from pointsman.routing.text_patterns import pattern_cost, pattern_problem
 from pointsman.store.interface import Store, Writer
 
 MOST_VERSIONS = 100
@@ -24,7 +25,8 @@ class Policies:
 
     async def set(self, account: str, rules: tuple[Rule, ...]) -> PolicyVersion:
         """A new version, as a dry run in place of the one before. What is enforced stays. Raises InvalidRequest."""
-        problems = list(rule_problems(rules, pattern_problem))
+        # In a thread: a thousand patterns take a fifth of a second.
+        problems = await asyncio.to_thread(lambda: list(rule_problems(rules, pattern_problem, pattern_cost)))
         if problems:
             told = "; ".join(f"rule {each.rule + 1}: {each.reason}" for each in problems[:_SHOWN_PROBLEMS])
             raise InvalidRequest(f"{told}; {problems[0].next_step}")

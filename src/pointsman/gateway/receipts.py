@@ -6,9 +6,10 @@ Nothing here changes any. They are added by `receipt_stages`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pointsman.core.chain import NO_HEAD, ChainHead
+from pointsman.core.chain_check import ChainCheck
 from pointsman.core.control_errors import InvalidRequest, NotFound
-from pointsman.core.receipt import NO_RECEIPT, RECEIPTS_PURPOSE, Receipt, ReceiptHead
-from pointsman.core.receipt_check import ReceiptCheck
+from pointsman.core.receipt import RECEIPT_CHAIN, RECEIPTS_PURPOSE, Receipt
 from pointsman.store.interface import Store
 
 DEFAULT_PAGE, LONGEST_PAGE = 100, 1000
@@ -35,7 +36,7 @@ class Verification:
     problems: Sequence[str]
     problem_count: int
     checked: int
-    head: ReceiptHead
+    head: ChainHead
     """The last receipt of the part: to go on from, and at the end to be kept."""
     is_complete: bool
     """Whether they end there."""
@@ -70,20 +71,19 @@ class Receipts:
             )
         return found
 
-    async def verify(
-        self, account: str, after: ReceiptHead = NO_RECEIPT, head: ReceiptHead | None = None
-    ) -> Verification:
+    async def verify(self, account: str, after: ChainHead = NO_HEAD, head: ChainHead | None = None) -> Verification:
         """Recompute the chain behind `after`, as far as one call may; `head` is one that the caller has kept."""
-        check = ReceiptCheck(self._key, after, head)
+        kept = [] if head is None else [(head, "the head that was given")]
+        check = ChainCheck(RECEIPT_CHAIN, self._key, after, kept)
         is_complete, position = False, after.sequence or -_LARGEST
         while not is_complete and check.checked < MOST_CHECKED:
             async with self._store.read() as reader:
                 found = await reader.receipts(account, position, READ_AT_ONCE, newest_first=False)
                 is_complete = len(found) < READ_AT_ONCE
-                noted = await reader.receipt_head(account) if is_complete else NO_RECEIPT
+                noted = await reader.receipt_head(account) if is_complete else NO_HEAD
             for receipt in found:
-                check.receipt(receipt)
+                check.add(receipt)
                 position = receipt.sequence
             if is_complete:
-                check.end(noted)
+                check.end_noted(noted)
         return Verification(check.problems, check.problem_count, check.checked, check.head, is_complete)

@@ -25,16 +25,20 @@ from pointsman.routing.policy import (
     compile_policy,
     evaluate,
 )
-from pointsman.routing.tokens_used import is_counting
 from pointsman.store.interface import Store
 
 _LARGE_BODY = 32 * 1024
 """Larger ones are searched in a thread: 200 KiB take 2 ms, and many times that with hard patterns."""
+_MOST_ON_THE_LOOP = 4_000_000
+"""Bytes times open steps of the patterns: a hostile text of so much holds the loop for 20 ms, any other for less than
+one."""
 _THREADS = 2
 _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""
 MOST_COMPILED = 4096
 """Callers times routes times dialects that are remembered of one policy."""
+COUNTING = "/count_tokens"
+"""Ends the path of requests that ask for no output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class RequestPolicy:
         in_force = self._policies.about(record.caller, record.route, record.protocol, Side.REQUEST)
         if not in_force:
             return
-        body, generates = passage.body, not is_counting(record.path)
+        body, generates = passage.body, not record.path.endswith(COUNTING)
         for compiled in in_force:
             decision = await self.decide(compiled, body, generates=generates)
             _note(passage, compiled, decision)
@@ -129,7 +133,7 @@ class RequestPolicy:
             raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
 
     async def _decide(self, compiled: CompiledPolicy, body: bytes, *, generates: bool) -> Decision:
-        if len(body) <= _LARGE_BODY:
+        if len(body) <= _LARGE_BODY and len(body) * compiled.steps <= _MOST_ON_THE_LOOP:
             return evaluate(compiled, body, generates=generates)
         search = partial(evaluate, compiled, body, generates=generates)
         try:

@@ -33,5 +33,5 @@ def _reckoned(record: Record) -> Tokens:
         record.sent,
         protocol=record.protocol,
         is_stream=record.is_stream,
-        is_whole=record.kind is INFER_COMPLETED,
+        is_whole=record.kind is INFER_COMPLETED or record.has_finished,
     )

@@ -23,6 +23,7 @@ from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
 from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
 from pointsman.gateway.response_policy import ResponsePolicy
 from pointsman.gateway.usage import UsageRows, keeping
+from pointsman.gateway.usage_tally import tallying
 from pointsman.proxy.background import running
 from pointsman.proxy.stages import Stages
 from pointsman.store.budget_ledger import SqlBudgetLedger
@@ -55,6 +56,7 @@ async def open_stages(
     prices = PricesInForce(store)
     await stack.enter_async_context(following(prices, "prices"))
     usage = UsageRows(store, say, time.time, keep_days=settings.usage_keep_days, prices_of=prices.of_account)
+    usage.tally = stack.enter_context(tallying(settings.data_dir, say))
     await stack.enter_async_context(keeping(usage))
     receipts: ReceiptStages | None = None
     if settings.receipts:
@@ -70,6 +72,7 @@ async def open_stages(
     context = ContextStage(contexts, say)
     stack.callback(context.close)
     stages = Stages(
+        usage_open=usage.open,
         receipt_open=None if receipts is None else receipts.open,
         budget_reserve=budgets.reserve,
         request_policy=request_policy,

@@ -20,7 +20,9 @@ from pointsman.core.usage_row import ESTIMATED, REPORTED, UsageRow
 from pointsman.events.printable import printable
 from pointsman.events.record import Record
 from pointsman.gateway.request_tokens import tokens_of
+from pointsman.gateway.usage_tally import UsageTally
 from pointsman.proxy.background import running
+from pointsman.proxy.stages import Passage
 from pointsman.routing.tokens_used import NOTHING
 from pointsman.store.interface import Store
 
@@ -29,7 +31,7 @@ FORMED_AT_ONCE = 200
 WRITTEN_AT_ONCE = 2000
 """Rows of one transaction: it costs the loop some 1.5 ms, however few they are."""
 WAIT_SECONDS = 0.5
-"""From a request's end to its row's write: what a gateway that is killed loses."""
+"""From a request's end to its row's write: what a gateway that is killed loses, and tells of when it starts again."""
 MOST_WAITING = 20_000
 """Rows that are kept while the store is away, about 10 MiB; more are lost, and counted."""
 RETRY_SECONDS = 1.0
@@ -61,6 +63,8 @@ class UsageRows:
         self._keep_days = keep_days
         self._most_waiting = most_waiting
         self._prices_of = prices_of
+        self.tally = UsageTally()
+        """Of what a kill would lose; a process's own takes its place before any request comes."""
         self._ended: list[Record] = []
         self._rows: deque[UsageRow] = deque()
         self._wake = asyncio.Event()
@@ -70,8 +74,13 @@ class UsageRows:
         self.lost = 0
         """Rows that were given up since the start."""
 
+    async def open(self, _: Passage) -> None:
+        """Count a request that is under way: the stage `usage_open`."""
+        self.tally.began()
+
     def record(self, record: Record) -> None:
         """Note a request that has ended: the stage `usage_record`."""
+        self.tally.ended(had_begun=record.notes is not None)
         ended = self._ended
         ended.append(record)
         if len(ended) == 1:
@@ -88,6 +97,7 @@ class UsageRows:
                 self._full = True
                 self._say(f"usage: {self._most_waiting} rows wait for the database; more are lost until it answers")
             self.lost += len(ended) - room
+            self.tally.settled(len(ended) - room)
             del ended[room:]
         for record in ended:
             try:
@@ -129,6 +139,8 @@ class UsageRows:
             except Exception as error:
                 # A batch that can never be written must not keep those behind it.
                 self._lose(len(batch), f"internal error: {fault_place(error)}")
+            else:
+                self.tally.settled(len(batch))
             for _ in batch:
                 self._rows.popleft()
         if self._away:
@@ -150,6 +162,7 @@ class UsageRows:
 
     def _lose(self, number: int, reason: str) -> None:
         self.lost += number
+        self.tally.settled(number)
         self._say(f"usage: rows lost: {number}: {reason}")
 
     async def prune_daily(self) -> None:

@@ -1,6 +1,6 @@
 """What a gateway does around each request of its data listener, in the order of DESIGN section 5.
 
-receipt_open, authorize, budget_reserve, request_policy, context, then the attempts, then response_policy,
+usage_open, receipt_open, authorize, budget_reserve, request_policy, context, then the attempts, then response_policy,
 budget_settle, audit, receipt, usage_record. Owns the order and that each is asked once; what a stage does is whoever's
 composes the gateway. The door has none.
 """
@@ -64,12 +64,15 @@ class Stages:
     receipt: After | None = None
     usage_record: After | None = None
     receipt_open: Before | None = None
-    """Before all others: what they refuse has a receipt too."""
+    """Before those: what they refuse has a receipt too."""
+    usage_open: Before | None = None
+    """Before all others, and it refuses nothing: what begins has an end, of which `usage_record` is told."""
 
     @property
     def before(self) -> tuple[Before, ...]:
         """What stands before the attempts, in order."""
-        stages = (self.receipt_open, self.authorize, self.budget_reserve, self.request_policy, self.context)
+        first = (self.usage_open, self.receipt_open, self.authorize)
+        stages = (*first, self.budget_reserve, self.request_policy, self.context)
         return tuple(stage for stage in stages if stage is not None)
 
     @property

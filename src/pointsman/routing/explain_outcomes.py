@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from pointsman.core.explanation import ExplainedCandidate, ExplainedStage, StageDecision, StageFact
 from pointsman.core.money import shown_amount, shown_price
-from pointsman.core.policy import Effect
 from pointsman.core.price import PriceTable
-from pointsman.routing.explain_stages import ATTEMPTS, nothing, rule_facts
+from pointsman.routing.explain_stages import ATTEMPTS, nothing, rule_facts, told_prices
 from pointsman.routing.policy import CompiledPolicy
 
 RESPONSE_POLICY, BUDGET_SETTLE, AUDIT, RECEIPT = "response_policy", "budget_settle", "audit", "receipt"
@@ -25,8 +24,8 @@ def attempts_stage(candidates: Sequence[ExplainedCandidate], *, is_refused: bool
     if is_refused or not tried:
         told = "nobody is asked"
     else:
-        told = f"asked: {tried[0]}" + (f", then {', '.join(tried[1:])}" if tried[1:] else "")
-    told += f"; passed over: {others}" if others else ""
+        told = f"{tried[0]} is asked" + (f", then {', '.join(tried[1:])}" if tried[1:] else "")
+    told += f"; {others} passed over" if others else ""
     values = (("tried", ", ".join(tried)), ("passed_over", str(others)))
     decision = StageDecision.REFUSES if is_refused or not tried else StageDecision.PASSES
     return ExplainedStage(ATTEMPTS, decision, (StageFact("candidates", told, values),))
@@ -37,8 +36,8 @@ def response_stage(in_force: Sequence[CompiledPolicy]) -> ExplainedStage:
     if not in_force:
         return nothing(RESPONSE_POLICY)
     facts = [fact for compiled in in_force for fact in rule_facts(compiled)]
-    holds = any(each.is_enforced and rule.effect is not Effect.FLAG for each in in_force for rule in each.rules)
-    told = "text is held back until it was looked at" if holds else "answers pass as they come"
+    holds = any(each.refuses_unread for each in in_force)
+    told = "held back until they were looked at" if holds else "looked at as they pass"
     facts.append(StageFact("answers", told, (("held_back", "true" if holds else "false"),)))
     return ExplainedStage(RESPONSE_POLICY, StageDecision.DEPENDS, tuple(facts))
 
@@ -55,19 +54,19 @@ def audit_stage(actions: Sequence[str], account: str) -> ExplainedStage:
     """`actions`: of the entries that the audit record gets."""
     if not actions:
         return nothing(AUDIT)
-    facts = tuple(StageFact(f"entry {each}", f"in the record of account {account}") for each in actions)
+    facts = tuple(StageFact(f"account {account}", f"an entry {each}", (("action", each),)) for each in actions)
     return ExplainedStage(AUDIT, StageDecision.RECORDS, facts)
 
 
 def receipt_stage(account: str) -> ExplainedStage:
     """Of a request that gets one."""
-    told = f"hashes of what passes, in the chain of account {account}"
-    return ExplainedStage(RECEIPT, StageDecision.RECORDS, (StageFact("receipt", told),))
+    told = "hashes of what passes, in the account's chain"
+    return ExplainedStage(RECEIPT, StageDecision.RECORDS, (StageFact(f"account {account}", told),))
 
 
-def usage_stage(candidates: Sequence[ExplainedCandidate], prices: PriceTable) -> ExplainedStage:
+def usage_stage(account: str, candidates: Sequence[ExplainedCandidate], prices: PriceTable) -> ExplainedStage:
     """The row, and the price of whoever answers."""
-    facts = [StageFact("row", "one, however it ends"), *_prices(candidates, prices)]
+    facts = [StageFact(f"account {account}", "a row, however it ends"), *_prices(candidates, prices)]
     return ExplainedStage(USAGE_RECORD, StageDecision.RECORDS, tuple(facts))
 
 
@@ -79,7 +78,7 @@ def _prices(candidates: Sequence[ExplainedCandidate], prices: PriceTable) -> Ite
         price = prices.find(each.provider, model)
         about = f"price {each.provider}/{model}"
         if price is None:
-            yield StageFact(about, "none: it costs nothing", (("version", str(prices.version)),))
+            yield StageFact(about, "unpriced, it costs nothing", (("version", str(prices.version)),))
             continue
         cached = price.input if price.cached_input is None else price.cached_input
         values = [
@@ -91,4 +90,4 @@ def _prices(candidates: Sequence[ExplainedCandidate], prices: PriceTable) -> Ite
         ]
         told = f"{values[1][1]} in, {values[3][1]} out for a million tokens"
         told += f", {values[4][1]} a request" if price.request else ""
-        yield StageFact(about, f"{told}, by prices of version {prices.version}", tuple(values))
+        yield StageFact(about, f"{told}, {told_prices(prices.version)}", tuple(values))

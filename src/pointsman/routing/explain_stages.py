@@ -25,7 +25,6 @@ ATTEMPTS = "attempts"
 BEFORE = (AUTHORIZE, BUDGET_RESERVE, REQUEST_POLICY, CONTEXT)
 """The stages before the attempts, in the order of `proxy.stages`."""
 _EFFECTS = {Effect.BLOCK: "blocks", Effect.REDACT: "redacts", Effect.FLAG: "flags"}
-_PLAIN = {Effect.BLOCK: "block", Effect.REDACT: "redact", Effect.FLAG: "flag"}
 
 
 def not_reached(name: str) -> ExplainedStage:
@@ -54,7 +53,7 @@ def authorize_stage(
     elif identity is not None:
         facts.append(_token_fact(identity))
     else:
-        facts.append(StageFact("anyone", "no key or sandbox was named: whoever may come in"))
+        facts.append(StageFact("anyone", "named by no key and no sandbox; --key-name or --sandbox asks for one"))
     return ExplainedStage(AUTHORIZE, decision, tuple(facts))
 
 
@@ -107,11 +106,12 @@ def budget_stage(
 
 def _budget_fact(applied: Applying, charge: Charge, used: int | None, price_version: int) -> StageFact:
     budget = applied.budget
-    prices = f" by prices of version {price_version}" if budget.unit is BudgetUnit.MONEY else ""
+    prices = f" {told_prices(price_version)}" if budget.unit is BudgetUnit.MONEY else ""
+    asked = f"{_number(budget, charge.amount)}{prices}"
     does = "reserves" if budget.is_hard else "may come to"
     whom = f"{budget.scope.value} {applied.subject}: " if applied.subject else ""
     counted = "nobody can tell what is used" if used is None else f"{_number(budget, used)} of {_all_of(budget)} used"
-    told = f"{whom}{counted} {_window_text(budget, charge)}; this {does} {shown(budget.unit, charge.amount)}{prices}; "
+    told = f"{whom}{counted} {_window_text(budget, charge)}, this {does} {asked}: "
     room = used is not None and used + charge.amount <= budget.amount
     free_at = "" if room or charge.amount > budget.amount else written(charge.ends_at)
     told += _room(budget, free_at, is_known=used is not None, room=room)
@@ -133,14 +133,19 @@ def _budget_fact(applied: Applying, charge: Charge, used: int | None, price_vers
     return StageFact(f"budget {budget.name}", told, values)
 
 
+def told_prices(version: int) -> str:
+    """Which table money is told by."""
+    return f"by prices of version {version}" if version else "since there are no prices"
+
+
 def _room(budget: Budget, free_at: str, *, is_known: bool, room: bool) -> str:
     if not budget.is_hard:
-        return "soft: nothing is refused"
+        return "soft, nothing is refused"
     if not is_known:
-        return "hard: what cannot be counted is refused"
+        return "what cannot be counted is refused"
     if room:
-        return "hard: it has room"
-    return f"hard: no room {f'until {free_at}' if free_at else 'for it, ever'}"
+        return "it has room"
+    return f"no room {f'until {free_at}' if free_at else 'for it, ever'}"
 
 
 def _window_text(budget: Budget, charge: Charge) -> str:
@@ -163,29 +168,34 @@ def decided_by_closing(compiled: CompiledPolicy) -> CompiledPolicy | None:
 def policy_facts(compiled: CompiledPolicy, decision: Decision) -> Iterator[StageFact]:
     """What one policy says of a body."""
     if not decision.hits:
-        yield StageFact(_policy(compiled), f"{_state(compiled)}: none of {_counted(compiled.rules)} matches")
+        yield StageFact(
+            _policy(compiled), f"{_state(compiled)}, none of {_counted(compiled.rules)} matches", _of(compiled)
+        )
     for hit in decision.hits:
         place = f" at {hit.place}" if hit.place else ""
-        effect = _EFFECTS[hit.effect] if compiled.is_enforced else f"would {_PLAIN[hit.would]}"
-        yield StageFact(_policy(compiled), f"{_state(compiled)}: rule {hit.rule} {effect}{place}", _hit(compiled, hit))
+        told = f"{_state(compiled)}, rule {hit.rule} {_does(compiled, hit.would)}{place}"
+        yield StageFact(_policy(compiled), told, _hit(compiled, hit))
 
 
 def unsearched_fact(compiled: CompiledPolicy, reason: str) -> StageFact:
     """Of a body that is refused since nobody can search it."""
-    return StageFact(_policy(compiled), f"{_state(compiled)}: {reason}", _of(compiled))
+    return StageFact(_policy(compiled), f"{_state(compiled)}, {reason}", _of(compiled))
 
 
 def rule_facts(compiled: CompiledPolicy) -> Iterator[StageFact]:
     """Which rules are about such requests, or answers: of a body that is not known."""
     for rule in compiled.rules[:MOST_HITS]:
-        effect = rule.effect.value if compiled.is_enforced else f"would {rule.effect.value}"
         condition = next((each for each in CONDITIONS if getattr(rule, each)), "")
         values = (*_of(compiled), ("rule", rule.id), ("effect", rule.effect.value), ("condition", condition))
-        told = f"{_state(compiled)}: rule {rule.id} {effect} by {condition}"
+        told = f"{_state(compiled)}, rule {rule.id} {_does(compiled, rule.effect)} by {condition}"
         yield StageFact(_policy(compiled), told, values)
     if len(compiled.rules) > MOST_HITS:
         more = len(compiled.rules) - MOST_HITS
-        yield StageFact(_policy(compiled), f"{_state(compiled)}: and {more} other rules")
+        yield StageFact(_policy(compiled), f"{_state(compiled)}, and {more} other rules")
+
+
+def _does(compiled: CompiledPolicy, effect: Effect) -> str:
+    return _EFFECTS[effect] if compiled.is_enforced else f"would {effect.value}"
 
 
 def _policy(compiled: CompiledPolicy) -> str:

@@ -99,6 +99,11 @@ class CompiledPolicy:
     side: Side = Side.REQUEST
 
     @property
+    def steps(self) -> int:
+        """What of its patterns a hostile text may keep busy (`text_patterns.open_steps`)."""
+        return 0 if self.patterns is None else self.patterns.steps
+
+    @property
     def refuses_unread(self) -> bool:
         """Whether a body that cannot be searched must not pass."""
         return self.is_enforced and any(rule.effect is not Effect.FLAG for rule in self.rules)

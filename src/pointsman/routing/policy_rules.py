@@ -4,7 +4,7 @@ The same for a file, a command and the REST interface; whoever reads one of them
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pointsman.core.policy import Effect, Rule, Side
@@ -12,6 +12,10 @@ from pointsman.core.protocols import InferenceProtocol as P
 
 MOST_RULES = 1_000
 """Of a policy: a thousand patterns on a body of 200 KiB take 2 ms."""
+MOST_STEPS = 10_000
+"""Of all patterns of a policy that are open to many characters: a hostile text costs up to 5 ns for each, each byte."""
+LARGEST_PROGRAM = 100_000
+"""Instructions that the engine makes of all patterns of a policy: it has memory for several times as many."""
 MOST_NAMES = 256
 """In one list of a rule."""
 LONGEST_NAME = 256
@@ -34,18 +38,49 @@ class RuleProblem:
     next_step: str
 
 
-def rule_problems(rules: Sequence[Rule], pattern_problem: Callable[[str], str]) -> Iterator[RuleProblem]:
-    """Everything that is wrong. `pattern_problem` says why a pattern cannot be used, or nothing."""
+def rule_problems(
+    rules: Sequence[Rule],
+    pattern_problem: Callable[[str], str],
+    pattern_cost: Callable[[str], tuple[int, int]] = lambda _: (0, 0),
+) -> Iterator[RuleProblem]:
+    """Everything that is wrong. `pattern_problem` says why a pattern cannot be used, or nothing.
+
+    `pattern_cost` gives the open steps and the size of one that can be used.
+    """
     if len(rules) > MOST_RULES:
         yield RuleProblem(MOST_RULES, "", f"a policy has more than {MOST_RULES} rules", "join patterns with |")
         return
     seen: set[str] = set()
+    patterns: list[tuple[int, str]] = []
     for number, rule in enumerate(rules):
+        is_usable = bool(rule.pattern)
         for field, reason, next_step in _problems_of(rule, pattern_problem):
+            is_usable = is_usable and field != "pattern"
             yield RuleProblem(number, field, reason, next_step)
+        if is_usable:
+            patterns.append((number, rule.pattern))
         if rule.id in seen:
             yield RuleProblem(number, "id", "its id is another rule's too", "give each rule an id of its own")
         seen.add(rule.id)
+    yield from _too_costly(patterns, pattern_cost)
+
+
+def _too_costly(
+    patterns: Iterable[tuple[int, str]], pattern_cost: Callable[[str], tuple[int, int]]
+) -> Iterator[RuleProblem]:
+    """The rule with which a policy's patterns are more than can be searched for in a bounded time."""
+    steps = size = 0
+    for number, pattern in patterns:
+        own = pattern_cost(pattern)
+        steps, size = steps + own[0], size + own[1]
+        if steps > MOST_STEPS:
+            reason = f"with its pattern the policy has more than {MOST_STEPS} steps that are open to many characters"
+            yield RuleProblem(number, "pattern", reason, f"write lower counts: this one has {own[0]}")
+            return
+        if size > LARGEST_PROGRAM:
+            reason = f"with its pattern the policy's are larger than {LARGEST_PROGRAM} instructions"
+            yield RuleProblem(number, "pattern", reason, f"write shorter ones: this one has {own[1]}")
+            return
 
 
 def _problems_of(rule: Rule, pattern_problem: Callable[[str], str]) -> Iterator[tuple[str, str, str]]:

@@ -215,19 +215,24 @@ def hidden_texts(value: Any) -> list[bytes]:
 
 def _look_into(key: str, value: Any, found: list[bytes]) -> None:
     if type(value) is list:
-        parts = [part for part in map(_part, _parts_in(value)) if part is not None] if key in _JOINED else ()
-        if len(parts) > 1:
-            found.append(utf8("".join(parts)))
+        if key in _JOINED:
+            told = _parts_in(value) if list in map(type, value) else value
+            parts = [part for part in map(_part, told) if part is not None]
+            if len(parts) > 1:
+                found.append(utf8("".join(parts)))
         for each in value:
             if type(each) is list or (type(each) is dict and not each.keys() <= _PLAIN_PART):
                 _look_into("", each, found)
     elif type(value) is dict:
         for written, inner in value.items():
-            name = _known(written)
-            if name == "arguments" and type(inner) is str and "\\" in inner:
-                found.append(unescaped(utf8(inner)))
-            elif name in _STRUCTURE and type(inner) in (dict, list) and not (name == "input" and type(inner) is dict):
-                _look_into(name, inner, found)
+            kind = type(inner)
+            if kind is str:
+                if "\\" in inner and _known(written) == "arguments":
+                    found.append(unescaped(utf8(inner)))
+            elif kind is list or kind is dict:
+                name = _known(written)
+                if name in _STRUCTURE and not (name == "input" and kind is dict):
+                    _look_into(name, inner, found)
 
 
 def _part(value: Any) -> str | None:

@@ -53,8 +53,20 @@ def tools_of(request: dict[str, Any]) -> Iterator[ToolPlace]:
             yield ToolPlace((), "/prompt")
         elif known in ("messages", "input") and type(value) is list:
             for number, each in enumerate(value):
-                if type(each) is dict:
+                if type(each) is dict and not _is_plain(each):
                     yield from _in_message(each, f"/{known}/{number}")
+
+
+def _is_plain(message: dict[str, Any]) -> bool:
+    """Whether it is text alone, as most are: told sooner than by looking for calls."""
+    if not message.keys() <= _PLAIN or "type" in message:
+        return False
+    parts = message.get("content")
+    return type(parts) is not list or all(map(_is_text, parts))
+
+
+def _is_text(part: Any) -> bool:
+    return type(part) is not dict or (part.keys() <= _PLAIN and part.get("type") == "text")
 
 
 def tools_called(answer: dict[str, Any], place: str = "") -> Iterator[ToolPlace]:
@@ -126,7 +138,7 @@ def _in_message(message: dict[str, Any], place: str) -> Iterator[ToolPlace]:
 
 def _in_parts(parts: Any, place: str) -> Iterator[ToolPlace]:
     for number, part in enumerate(parts if type(parts) is list else ()):
-        if type(part) is dict and not (part.keys() <= _PLAIN and part.get("type") == "text"):
+        if not _is_text(part):
             yield from _call(part, f"{place}/content/{number}")
 
 

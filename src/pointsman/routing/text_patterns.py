@@ -14,6 +14,8 @@ from pointsman.wire.json_strings import utf8
 
 LONGEST_PATTERN = 1024
 """Characters."""
+MOST_OPEN_STEPS = 2_000
+"""Of one pattern (`open_steps`): `[^"]{200}` has 1,600 in UTF-8, `.{60}` 480."""
 _SET_MEMORY = 64 * 1024 * 1024
 """What the automaton of all patterns may grow to; it holds the states that texts have led to, and forgets them then."""
 _PATTERN_MEMORY = 8 * 1024 * 1024
@@ -21,6 +23,15 @@ _WRAPPED = "(?im:%s)"
 _FORBIDDEN = {"A": "^", "z": "$", "C": "."}
 _PROBE, _PROBE_PATTERN = b"\xf4\x8f\xbf\xbf", r"(?-i)\x{10FFFF}"
 _ESCAPE = re.compile(r"\\(.)", re.S)
+_TOKEN = re.compile(
+    r"(?P<wide>\\[pP](?:\{[^}]*\}|.)|\\[dDwWsS]|\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])"
+    r"|(?P<count>(?:[*+?]|\{\d+(?:,\d*)?\})\??)"
+    r"|(?P<group>\((?:\?(?:P?<\w+>|[a-zA-Z-]*:|[a-zA-Z-]+\)))?|\))"
+    r"|(?P<choice>\|)"
+    r"|(?P<edge>\\[bB]|[$^])"
+    r"|(?P<letter>\\Q.*?(?:\\E|\Z)|\\x\{[^}]*\}|\\x..|\\[0-7]{1,3}|\\.|.)",
+    re.S,
+)
 _FLAGS = re.compile(r"\(\?([a-zA-Z]*)-([a-zA-Z]+)[:)]")
 _CONTROLS = bytes((*range(9), *range(14, 32), 127))
 """Of ASCII, those that are no white space."""
@@ -64,7 +75,42 @@ def pattern_problem(pattern: str) -> str:
     except re2.error as error:
         text = error.args[0] if error.args else ""
         return f"is not understood: {text.decode('utf-8', 'replace') if isinstance(text, bytes) else text}"
+    if (steps := open_steps(pattern)) > MOST_OPEN_STEPS:
+        return f"has {steps} steps that are open to many characters, more than {MOST_OPEN_STEPS}; write lower counts"
     return "matches the empty text, and so everything" if compiled.search(b"") else ""
+
+
+def program_size(pattern: str) -> int:
+    """How many instructions the engine makes of a pattern. Raises re2.error."""
+    return int(re2.compile(_WRAPPED % pattern, options(_PATTERN_MEMORY)).programsize)
+
+
+def open_steps(pattern: str) -> int:
+    """How many of them a hostile text may keep busy at once: each costs up to 5 ns for each byte of it.
+
+    All but those of letters that stand by themselves: these are left one after the other. What is repeated or optional,
+    stands for many characters, or is a choice, counts, as often as it is repeated.
+    """
+    kept: list[str] = []
+    is_letter, choices = False, 0
+    for token in _TOKEN.finditer(pattern):
+        kind = token.lastgroup
+        if kind == "count" and is_letter:
+            kept.pop()
+        elif kind not in ("count", "wide"):
+            kept.append(token[0])
+        is_letter = kind == "letter"
+        choices += kind == "choice"
+    size = program_size(pattern)
+    try:
+        return max(0, size - program_size("".join(kept))) + choices
+    except re2.error:
+        return size
+
+
+def pattern_cost(pattern: str) -> tuple[int, int]:
+    """The open steps and the size of a pattern that has no problem."""
+    return open_steps(pattern), program_size(pattern)
 
 
 def plain(text: str) -> str:
@@ -80,7 +126,7 @@ def folded(name: str) -> str:
 class PatternSet:
     """Compiled once; used on one thread at a time or on many."""
 
-    __slots__ = ("_all", "_each", "_probe", "_works", "has_line_ends")
+    __slots__ = ("_all", "_each", "_probe", "_works", "has_line_ends", "steps")
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """Patterns that have no problem (`pattern_problem`)."""
@@ -95,6 +141,13 @@ class PatternSet:
         self._works = self._all.Match(_PROBE) == [self._probe]
         self.has_line_ends = any("^" in pattern or "$" in pattern for pattern in patterns)
         """Whether it matters where lines begin and end."""
+        self.steps = sum(map(open_steps, patterns))
+        """What a hostile text may keep busy (`open_steps`)."""
+
+    @property
+    def is_one_search(self) -> bool:
+        """Whether all are searched for at once, as the engine's memory allows for what a policy may hold."""
+        return bool(self._works)
 
     def matching(self, text: bytes) -> set[int]:
         """Which of them match anywhere, by their places in the sequence."""

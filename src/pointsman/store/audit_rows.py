@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import Dialect, Executable, Insert, Row, Update, insert, select, type_coerce, update
 from sqlalchemy.types import NullType
 
-from pointsman.core.audit import AuditEntry, AuditHead, AuditQuery
+from pointsman.core.audit import AuditEntry, AuditQuery
+from pointsman.core.chain import ChainHead
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.store.tables import audit, audit_head
 
@@ -58,11 +59,11 @@ def broken_head() -> StoreUnavailable:
     )
 
 
-def head_of(row: Row[Any] | None) -> AuditHead:
+def head_of(row: Row[Any] | None) -> ChainHead:
     """The row of the newest entry. Raises StoreUnavailable: nothing is changed that could not be noted."""
     if row is None or not (isinstance(row.sequence, int) and isinstance(row.digest, bytes)):
         raise broken_head()
-    return AuditHead(row.sequence, row.digest)
+    return ChainHead(row.sequence, row.digest)
 
 
 @lru_cache(maxsize=8)
@@ -74,7 +75,7 @@ def insert_sql(dialect: Dialect) -> str:
 @lru_cache(maxsize=8)
 def head_sql(dialect: Dialect) -> str:
     """The same with a head's fields: it is the newest from now on."""
-    return _for_driver(update(audit_head), dialect, tuple(field.name for field in fields(AuditHead)))
+    return _for_driver(update(audit_head), dialect, tuple(field.name for field in fields(ChainHead)))
 
 
 def values_of(entry: AuditEntry) -> tuple[Any, ...]:

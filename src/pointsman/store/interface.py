@@ -6,13 +6,14 @@ from typing import Protocol
 
 from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
-from pointsman.core.audit import AuditDraft, AuditEntry, AuditHead, AuditQuery
+from pointsman.core.audit import AuditDraft, AuditEntry, AuditQuery
 from pointsman.core.budget import Budget
+from pointsman.core.chain import ChainHead
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyVersion
 from pointsman.core.price import PriceChange, PriceTable
 from pointsman.core.provider import Provider
-from pointsman.core.receipt import Receipt, ReceiptHead
+from pointsman.core.receipt import Receipt
 from pointsman.core.route import Route
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
@@ -124,8 +125,8 @@ class Reader(Protocol):
     async def receipt(self, account: str, request_id: str) -> Receipt | None:
         """That of one request."""
 
-    async def receipt_head(self, account: str) -> ReceiptHead:
-        """What is noted of the newest one; NO_RECEIPT for none."""
+    async def receipt_head(self, account: str) -> ChainHead:
+        """What is noted of the newest one; NO_HEAD for none."""
 
     async def account(self, name: str) -> Account | None:
         """One account."""
@@ -136,7 +137,7 @@ class Reader(Protocol):
     async def audit(self, query: AuditQuery) -> Sequence[AuditEntry]:
         """Entries of the audit record, as they are stored: whoever wants to know whether they are true, checks."""
 
-    async def audit_head(self) -> AuditHead:
+    async def audit_head(self) -> ChainHead:
         """What was noted as the newest entry."""
 
 
@@ -209,7 +210,7 @@ class Writer(Reader, Protocol):
     async def delete_ai_model(self, account: str, model_id: str) -> bool:
         """Whether there was one."""
 
-    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> ChainHead:
         """Add entries behind the newest, without a gap; the newest is returned. They stand or fall with the rest."""
 
     async def insert_policy(self, policy: PolicyVersion) -> None:
@@ -243,7 +244,7 @@ class Store(Protocol):
     async def prune_usage(self, before: float) -> int:
         """Remove rows older than `before` (seconds since the epoch); how many there were. The generation stays."""
 
-    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> ChainHead:
         """Add entries of what changed no record, all or none. The generation stays."""
 
     async def append_receipts(self, drafts: Sequence[Receipt], *, again: bool) -> None:

@@ -14,15 +14,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
-from pointsman.core.audit import AuditEntry, AuditHead, AuditQuery
+from pointsman.core.audit import AuditEntry, AuditQuery
 from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
+from pointsman.core.chain import ChainHead
 from pointsman.core.context_options import read_context
 from pointsman.core.control_errors import ControlError, StoreUnavailable
 from pointsman.core.data_key import DataKey
 from pointsman.core.policy import PolicyState, PolicyVersion, Rule
 from pointsman.core.price import NO_PRICES, Price, PriceChange, PriceTable, tables_of
 from pointsman.core.provider import Provider
-from pointsman.core.receipt import Receipt, ReceiptHead
+from pointsman.core.receipt import Receipt
 from pointsman.core.route import Route, RouteCandidate
 from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
@@ -280,7 +281,7 @@ class SqlReader:
     async def receipt(self, account: str, request_id: str) -> Receipt | None:
         return await receipt_of_request(self._execute, account, request_id)
 
-    async def receipt_head(self, account: str) -> ReceiptHead:
+    async def receipt_head(self, account: str) -> ChainHead:
         return await noted_head(self._execute, account)
 
     async def account(self, name: str) -> Account | None:
@@ -294,7 +295,7 @@ class SqlReader:
     async def audit(self, query: AuditQuery) -> Sequence[AuditEntry]:
         return [entry_of(row) for row in (await self._execute(selected(query))).all()]
 
-    async def audit_head(self) -> AuditHead:
+    async def audit_head(self) -> ChainHead:
         return head_of((await self._execute(HEAD)).first())
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import insert, select, text, update
 from sqlalchemy.engine import CursorResult
 
-from pointsman.core.receipt import GENESIS, NO_RECEIPT, Receipt, ReceiptHead, chained
+from pointsman.core.chain import GENESIS, NO_HEAD, ChainHead
+from pointsman.core.receipt import Receipt, chained
 from pointsman.store.tables import receipt_heads, receipts
 
 Execute = Callable[..., Awaitable[CursorResult[*tuple[Any, ...]]]]
@@ -48,7 +49,7 @@ async def append_receipts(execute: Execute, drafts: Sequence[Receipt], key: byte
             await execute(update(receipt_heads).where(where).values(sequence=head.sequence, digest=head.digest))
 
 
-async def _taken_head(execute: Execute, account: str) -> ReceiptHead:
+async def _taken_head(execute: Execute, account: str) -> ChainHead:
     """The newest, which nobody else goes on from until the transaction has ended."""
     mine = receipt_heads.c.account == account
     taking = (
@@ -61,7 +62,7 @@ async def _taken_head(execute: Execute, account: str) -> ReceiptHead:
     if row is None:
         await execute(_FIRST_HEAD.bindparams(account=account, genesis=GENESIS))
         row = (await execute(taking)).one()
-    return ReceiptHead(row.sequence, row.digest)
+    return ChainHead(row.sequence, row.digest)
 
 
 async def _there(execute: Execute, account: str, request_ids: Sequence[str]) -> set[str]:
@@ -90,7 +91,7 @@ async def receipt_of_request(execute: Execute, account: str, request_id: str) ->
     return None if row is None else Receipt(*row)
 
 
-async def noted_head(execute: Execute, account: str) -> ReceiptHead:
+async def noted_head(execute: Execute, account: str) -> ChainHead:
     """What is noted of the newest one."""
     row = (await execute(select(receipt_heads).where(receipt_heads.c.account == account))).first()
-    return NO_RECEIPT if row is None else ReceiptHead(row.sequence, row.digest)
+    return NO_HEAD if row is None else ChainHead(row.sequence, row.digest)

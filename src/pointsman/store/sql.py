@@ -11,7 +11,8 @@ from types import TracebackType
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from pointsman.core.audit import AuditDraft, AuditHead
+from pointsman.core.audit import AuditDraft
+from pointsman.core.chain import ChainHead
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.core.receipt import RECEIPTS_PURPOSE, Receipt
 from pointsman.core.usage_row import UsageRow
@@ -104,7 +105,7 @@ class SqlStore:
         async with self._beside_records() as writer:
             return await writer.delete_usage(before)
 
-    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> ChainHead:
         """Add entries of what changed no record."""
         async with self._beside_records() as writer:
             return await writer.append_audit(drafts)

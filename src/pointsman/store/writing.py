@@ -11,8 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from pointsman.core.account import Account
 from pointsman.core.ai_model import AiModel
-from pointsman.core.audit import AUDIT_PURPOSE, AuditDraft, AuditHead, chained
+from pointsman.core.audit import AUDIT_PURPOSE, AuditDraft, chained
 from pointsman.core.budget import Budget
+from pointsman.core.chain import ChainHead
 from pointsman.core.context_options import written_context
 from pointsman.core.control_errors import AlreadyExists, NotFound
 from pointsman.core.data_key import DataKey
@@ -240,7 +241,7 @@ class SqlWriter(SqlReader):
         mine = (ai_models.c.account == account) & (ai_models.c.id == model_id)
         return await self._changes(delete(ai_models).where(mine))
 
-    async def append_audit(self, drafts: Sequence[AuditDraft]) -> AuditHead:
+    async def append_audit(self, drafts: Sequence[AuditDraft]) -> ChainHead:
         head = head_of((await self._execute(LOCKED_HEAD)).first())
         entries = chained(head, drafts, self._cipher.derive(AUDIT_PURPOSE))
         if not entries:
@@ -250,7 +251,7 @@ class SqlWriter(SqlReader):
             await self._execute_in_driver(insert_sql(dialect), [values_of(entry) for entry in entries])
         except AlreadyExists:
             raise broken_head() from None
-        head = AuditHead(entries[-1].sequence, entries[-1].digest)
+        head = ChainHead(entries[-1].sequence, entries[-1].digest)
         await self._execute_in_driver(head_sql(dialect), [(head.sequence, head.digest)])
         return head
 

@@ -78,6 +78,9 @@ def flat_text(canonical: bytes, *, has_lines: bool = True) -> bytes:
     """
     if b"\\" not in canonical:
         return canonical.replace(b'"', b"\n") if has_lines else canonical
+    text = _with_few_escapes(canonical)
+    if text is not None:
+        return text
     holds_some = b"\\\\" in canonical or b'\\"' in canonical
     text = canonical.replace(b"\\\\", _BACKSLASH).replace(b'\\"', _QUOTE) if holds_some else canonical
     text = text.replace(b"\\n", b"\n")  # the most frequent by far
@@ -88,6 +91,29 @@ def flat_text(canonical: bytes, *, has_lines: bool = True) -> bytes:
     if holds_some:
         return text.translate(_REST)
     return text.replace(b'"', b"\n") if has_lines else text
+
+
+def _with_few_escapes(canonical: bytes) -> bytes | None:
+    """The same for a text with few escapes, and those the frequent ones: a third of the time."""
+    first, *pieces = canonical.replace(b'"', b"\n").split(b"\\", _FEW_ESCAPES)
+    if len(pieces) >= _FEW_ESCAPES:
+        return None
+    made = [first]
+    rest = iter(pieces)
+    for piece in rest:
+        if not piece:  # a backslash, and what follows stands for itself
+            made += (b"\\", next(rest, b""))
+            continue
+        said = _SAID.get(piece[0])
+        if said is None:
+            return None
+        made += (said, piece[1:])
+    return b"".join(made)
+
+
+_FEW_ESCAPES = 1_000
+_SAID = {ord("n"): b"\n", ord("\n"): b'"', ord("t"): b"\t", ord("r"): b"\r"}
+"""Of what follows a backslash where quotes have become line ends."""
 
 
 def may_hold_controls(canonical: bytes) -> bool:

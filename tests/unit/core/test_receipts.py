@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from pointsman.config.receipt_scope import read_receipt_scope
 from pointsman.core.body_hashes import BodyHashes
-from pointsman.core.receipt import NO_RECEIPT, NO_RECEIPTS, Receipt, ReceiptScope, chained, parse_head
-from pointsman.core.receipt_check import MOST_TOLD, ReceiptCheck
+from pointsman.core.chain import NO_HEAD, parse_head
+from pointsman.core.chain_check import MOST_TOLD, ChainCheck
+from pointsman.core.receipt import NO_RECEIPTS, RECEIPT_CHAIN, Receipt, ReceiptScope, chained
 
 KEY = b"k" * 32
 
@@ -23,7 +24,7 @@ def drafted(number: int) -> Receipt:
 
 
 def chain(length: int, key: bytes = KEY) -> list[Receipt]:
-    head, made = NO_RECEIPT, []
+    head, made = NO_HEAD, []
     for number in range(1, length + 1):
         made.append(chained(drafted(number), head, key))
         head = made[-1].head
@@ -32,10 +33,10 @@ def chain(length: int, key: bytes = KEY) -> list[Receipt]:
 
 def problems(found: Sequence[Receipt], noted: int = 0) -> list[str]:
     """`noted`: the number that the database says is the last; 0: what is found."""
-    check = ReceiptCheck(KEY)
+    check = ChainCheck(RECEIPT_CHAIN, KEY)
     for each in found:
-        check.receipt(each)
-    check.end(chain(noted)[-1].head if noted else check.head)
+        check.add(each)
+    check.end_noted(chain(noted)[-1].head if noted else check.head)
     return check.problems
 
 
@@ -83,12 +84,12 @@ DAMAGES: dict[str, tuple[Callable[[list[Receipt]], list[Receipt]], str]] = {
     "a status": (lambda all: [*all[:2], replace(all[2], status=500), *all[3:]], "receipt 3 was altered"),
     "a hash": (lambda all: [*all[:2], replace(all[2], delivered=bytes(32)), *all[3:]], "receipt 3 was altered"),
     "a time": (lambda all: [*all[:2], replace(all[2], at=all[2].at + 1e-6), *all[3:]], "receipt 3 was altered"),
-    "one gone": (lambda all: [*all[:2], *all[3:]], "1 receipt before 4 is gone"),
-    "the first two gone": (lambda all: all[2:], "2 receipts before 3 are gone"),
-    "one twice": (lambda all: [*all[:3], *all[2:]], "receipt 3 stands behind 3"),
+    "one gone": (lambda all: [*all[:2], *all[3:]], "receipt 3 is missing"),
+    "the first two gone": (lambda all: all[2:], "receipts 1 to 2 are missing"),
+    "one twice": (lambda all: [*all[:3], *all[2:]], "receipt 3 stands behind receipt 3"),
     "another's": (lambda all: [*all[:2], chained(drafted(9), all[1].head, KEY), *all[3:]], "receipt 4 does not follow"),
     "a chain of another key": (lambda all: chain(5, b"x" * 32), "receipt 1 was altered"),
-    "the end gone": (lambda all: all[:3], "the receipts end with number 3, and the database notes 5"),
+    "the end gone": (lambda all: all[:3], "the last is receipt 3, and the database notes receipt 5"),
 }
 
 
@@ -109,36 +110,38 @@ def test_every_field_is_in_the_digest(field: str) -> None:
 
 def test_a_chain_cut_at_its_end_is_found_by_a_head_that_was_kept() -> None:
     whole = chain(5)
-    check = ReceiptCheck(KEY, kept=whole[4].head)
+    check = ChainCheck(RECEIPT_CHAIN, KEY, kept=[(whole[4].head, "the note")])
     for each in whole[:3]:
-        check.receipt(each)
-    check.end(whole[2].head)  # the database's own head was cut with it
-    assert check.problems == ["receipt 5, the head that was given, is gone: the receipts end with number 3"]
+        check.add(each)
+    check.end_noted(whole[2].head)  # the database's own head was cut with it
+    assert check.problems == [
+        "the last is receipt 3, and the note has receipt 5: the end was cut off, or an older database was restored"
+    ]
 
 
 def test_a_head_of_another_chain_is_found() -> None:
     other = chained(replace(drafted(3), status=500), chain(2)[-1].head, KEY)
-    check = ReceiptCheck(KEY, kept=other.head)
+    check = ChainCheck(RECEIPT_CHAIN, KEY, kept=[(other.head, "the note")])
     for each in chain(5):
-        check.receipt(each)
-    assert check.problems == ["receipt 3 is another than the head that was given"]
-    assert ReceiptCheck(KEY, chain(3)[-1].head, other.head).problem_count == 1
+        check.add(each)
+    assert check.problems == ["receipt 3 is not the one that the note has: the chain was rewritten"]
+    assert ChainCheck(RECEIPT_CHAIN, KEY, chain(3)[-1].head, [(other.head, "the note")]).problem_count == 1
 
 
 def test_a_chain_is_looked_at_from_any_head_on() -> None:
     whole = chain(5)
-    check = ReceiptCheck(KEY, whole[2].head, whole[4].head)
+    check = ChainCheck(RECEIPT_CHAIN, KEY, whole[2].head, [(whole[4].head, "the note")])
     for each in whole[3:]:
-        check.receipt(each)
-    check.end(whole[4].head)
+        check.add(each)
+    check.end_noted(whole[4].head)
     assert (check.problems, check.checked, check.head) == ([], 2, whole[4].head)
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_of_many_problems_the_first_are_told_and_all_counted(more: int) -> None:
-    check = ReceiptCheck(b"x" * 32)
+    check = ChainCheck(RECEIPT_CHAIN, b"x" * 32)
     for each in chain(MOST_TOLD + more):
-        check.receipt(each)
+        check.add(each)
     assert (len(check.problems), check.problem_count) == (min(MOST_TOLD, MOST_TOLD + more), MOST_TOLD + more)
 
 

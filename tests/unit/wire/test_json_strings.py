@@ -135,3 +135,13 @@ def test_of_a_string_of_too_many_escapes_all_is_replaced() -> None:
 
 def test_spans_are_merged_in_order() -> None:
     assert merged([(5, 7), (0, 2), (1, 3), (3, 4)]) == [(0, 4), (5, 7)]
+
+
+@given(
+    st.lists(st.text(st.sampled_from('ab"\\\n\t\r\b\x01é/ '), max_size=20), max_size=3),
+    st.sampled_from([0, 998, 2_000]),
+)
+def test_few_escapes_and_many_are_undone_alike(texts: list[str], lines: int) -> None:
+    said = [*texts, "\n" * lines]
+    canonical = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+    assert flat_text(canonical, has_lines=True) == b"[" + b",".join(b"\n%b\n" % each.encode() for each in said) + b"]"

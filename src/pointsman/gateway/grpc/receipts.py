@@ -4,8 +4,9 @@ from typing import Any, TypeAlias
 
 import grpc.aio
 
+from pointsman.core.chain import NO_HEAD, ChainHead
 from pointsman.core.control_errors import InvalidRequest
-from pointsman.core.receipt import NO_RECEIPT, Receipt, ReceiptHead
+from pointsman.core.receipt import Receipt
 from pointsman.gateway.grpc.gate import caller
 from pointsman.gateway.receipts import Receipts
 from pointsman.rpc.gen import receipts_pb2 as pb
@@ -32,7 +33,7 @@ class ReceiptsServicer(receipts_pb2_grpc.ReceiptsServicer):
 
     async def VerifyReceipts(self, request: pb.VerifyReceiptsRequest, context: _Context) -> pb.VerifyReceiptsResponse:
         """Whether they are the ones that were written, as far as one call may look."""
-        after = _head(request.after) if request.HasField("after") else NO_RECEIPT
+        after = _head(request.after) if request.HasField("after") else NO_HEAD
         head = _head(request.head) if request.HasField("head") else None
         found = await self._receipts.verify(caller().account, after, head)
         return pb.VerifyReceiptsResponse(
@@ -44,10 +45,10 @@ class ReceiptsServicer(receipts_pb2_grpc.ReceiptsServicer):
         )
 
 
-def _head(message: pb.ReceiptHead) -> ReceiptHead:
-    if message.sequence < 0 or len(message.digest) != len(NO_RECEIPT.digest):
+def _head(message: pb.ReceiptHead) -> ChainHead:
+    if message.sequence < 0 or len(message.digest) != len(NO_HEAD.digest):
         raise InvalidRequest("a head has a number and a digest of 32 bytes")
-    return ReceiptHead(message.sequence, message.digest)
+    return ChainHead(message.sequence, message.digest)
 
 
 def receipt_message(receipt: Receipt) -> pb.Receipt:

@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import Depends, FastAPI
 from pydantic import BaseModel, Field
 
-from pointsman.core.audit import NO_ENTRY, AuditEntry, AuditHead, AuditQuery, parse_head
+from pointsman.core.audit import AuditEntry, AuditQuery
+from pointsman.core.chain import NO_HEAD, ChainHead, parse_head
 from pointsman.core.control_errors import InvalidRequest
 from pointsman.gateway.audit import DEFAULT_PAGE, LONGEST_PAGE, AuditPage, Verification
 from pointsman.gateway.control import ControlPlane
@@ -154,7 +155,7 @@ class AuditEndpoints:
     async def verify(self, after: Head = "", head: Head = "") -> VerificationAnswer:
         """Recompute the chain over the whole record, every account's entries; head is one that you have kept."""
         start, kept = _head("after", after), _head("head", head)
-        return VerificationAnswer.of(await self._audit.verify(start or NO_ENTRY, kept))
+        return VerificationAnswer.of(await self._audit.verify(start or NO_HEAD, kept))
 
 
 def _moment(text: str | None) -> float:
@@ -169,7 +170,7 @@ def _moment(text: str | None) -> float:
         raise InvalidRequest("since is a time such as 2031-12-31T18:00:00Z, with its offset") from None
 
 
-def _head(name: str, text: str) -> AuditHead | None:
+def _head(name: str, text: str) -> ChainHead | None:
     if not text:
         return None
     try:

@@ -5,8 +5,9 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Path, Query
 from pydantic import BaseModel, Field
 
+from pointsman.core.chain import NO_HEAD, ChainHead, parse_head
 from pointsman.core.control_errors import InvalidRequest
-from pointsman.core.receipt import NO_RECEIPT, Receipt, ReceiptHead, parse_head
+from pointsman.core.receipt import Receipt
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.receipts import DEFAULT_PAGE, LONGEST_PAGE
 from pointsman.gateway.rest.admission import account_of
@@ -99,7 +100,7 @@ class ReceiptEndpoints:
 
     async def verify(self, account: AccountName, after: HeadText = "", head: HeadText = "") -> ReceiptVerification:
         """Whether they are the ones that were written; `head` is one that you kept."""
-        found = await self._receipts.verify(account, _head(after) or NO_RECEIPT, _head(head))
+        found = await self._receipts.verify(account, _head(after) or NO_HEAD, _head(head))
         return ReceiptVerification(
             problems=list(found.problems),
             problem_count=found.problem_count,
@@ -109,7 +110,7 @@ class ReceiptEndpoints:
         )
 
 
-def _head(text: str) -> ReceiptHead | None:
+def _head(text: str) -> ChainHead | None:
     try:
         return parse_head(text) if text else None
     except ValueError as error:

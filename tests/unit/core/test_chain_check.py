@@ -5,16 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from pointsman.core.audit import (
-    NO_ENTRY,
-    AuditDraft,
-    AuditEntry,
-    AuditHead,
-    chained,
-    digest_of_entry,
-    parse_head,
-)
-from pointsman.core.audit_check import MOST_TOLD, AuditCheck
+from pointsman.core.audit import AUDIT_CHAIN, AuditDraft, AuditEntry, chained, digest_of_entry
+from pointsman.core.chain import NO_HEAD, ChainHead, parse_head
+from pointsman.core.chain_check import MOST_TOLD, ChainCheck
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 Entries = list[AuditEntry]
@@ -24,14 +17,14 @@ def drafts(number: int) -> list[AuditDraft]:
     return [AuditDraft(1000.1 + n, "default", "admin", "key.create", f"k{n}", "", '{"n":1}') for n in range(number)]
 
 
-WRITTEN = chained(NO_ENTRY, drafts(6), KEY)
-HEAD = AuditHead(6, WRITTEN[-1].digest)
+WRITTEN = chained(NO_HEAD, drafts(6), KEY)
+HEAD = ChainHead(6, WRITTEN[-1].digest)
 
 
-def problems(entries: Entries, start: AuditHead = NO_ENTRY, kept: AuditHead | None = None) -> list[str]:
-    check = AuditCheck(KEY, start, [(kept, "the note")] if kept else [])
+def problems(entries: Entries, start: ChainHead = NO_HEAD, kept: ChainHead | None = None) -> list[str]:
+    check = ChainCheck(AUDIT_CHAIN, KEY, start, [(kept, "the note")] if kept else [])
     for entry in entries:
-        check.entry(entry)
+        check.add(entry)
     check.end()
     assert check.problem_count == len(check.problems)
     assert check.checked == len(entries)
@@ -46,7 +39,7 @@ def resealed(entry: AuditEntry, key: bytes = OTHER_KEY) -> AuditEntry:
 def test_what_was_written_passes_whole_and_in_parts() -> None:
     assert problems(WRITTEN, kept=HEAD) == []
     assert problems([]) == []
-    assert problems(WRITTEN[3:], AuditHead(3, WRITTEN[2].digest), HEAD) == []
+    assert problems(WRITTEN[3:], ChainHead(3, WRITTEN[2].digest), HEAD) == []
     longer = [*WRITTEN, *chained(HEAD, drafts(2), KEY)]
     assert problems(longer, kept=HEAD) == []
 
@@ -114,28 +107,28 @@ def test_rows_that_were_removed_and_the_rest_numbered_anew_are_found() -> None:
 def test_a_cut_end_is_found_by_a_head_that_was_kept_and_by_nothing_else() -> None:
     assert problems(WRITTEN[:4]) == []
     assert problems(WRITTEN[:4], kept=HEAD) == [
-        "the record ends with entry 4, and the note has entry 6: its end was cut off, or an older database was restored"
+        "the last is entry 4, and the note has entry 6: the end was cut off, or an older database was restored"
     ]
     assert len(problems([], kept=HEAD)) == 1
 
 
 def test_a_record_that_was_written_anew_with_the_key_is_found_by_a_kept_head_only() -> None:
     """Whoever has the key file can do that."""
-    again = chained(NO_ENTRY, drafts(7)[1:], KEY)
+    again = chained(NO_HEAD, drafts(7)[1:], KEY)
     assert problems(again) == []
-    assert problems(again, kept=HEAD) == ["entry 6 is not the one that the note has: the record was rewritten"]
+    assert problems(again, kept=HEAD) == ["entry 6 is not the one that the note has: the chain was rewritten"]
 
 
 def test_of_many_problems_the_first_are_told_and_all_are_counted() -> None:
-    check = AuditCheck(KEY)
-    for entry in chained(NO_ENTRY, drafts(MOST_TOLD + 1), OTHER_KEY):
-        check.entry(entry)
+    check = ChainCheck(AUDIT_CHAIN, KEY)
+    for entry in chained(NO_HEAD, drafts(MOST_TOLD + 1), OTHER_KEY):
+        check.add(entry)
     assert (len(check.problems), check.problem_count) == (MOST_TOLD, MOST_TOLD + 1)
 
 
 def test_a_head_is_read_as_it_is_told() -> None:
     assert parse_head(f" {HEAD}\n") == HEAD
-    assert parse_head(str(NO_ENTRY)) == NO_ENTRY
+    assert parse_head(str(NO_HEAD)) == NO_HEAD
 
 
 @pytest.mark.parametrize("text", ["", "6", "6:", f"x:{'0' * 64}", f"6:{'0' * 63}", f"6:{'g' * 64}", f"-1:{'0' * 64}"])
