@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pointsman.core.limits import DEFAULT_LIMITS, Limits
 from tests.support.answering_upstream import AnsweringUpstream
 from tests.support.door import Door, candidate
+from tests.support.policed_door import PolicedDoor
 from tests.support.recorder import Recorder
 from tests.support.sandboxes import Sandbox, sandbox
 from tests.support.upstream import Upstream
@@ -34,6 +36,14 @@ QUICK = replace(
 def upstream() -> Iterator[Upstream]:
     with Upstream() as upstream:
         yield upstream
+
+
+@pytest.fixture
+def policed(tmp_path: Path, upstream: Upstream) -> Iterator[PolicedDoor]:
+    policed = PolicedDoor(tmp_path, upstream)
+    policed.open()
+    yield policed
+    policed.close()
 
 
 @pytest.fixture

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pointsman.core.data_key import PERMISSIONS
 from tests.support.client_commands import run_client
+from tests.support.played_runner import PlayedRunner
+from tests.support.rest import asked_over_http
 from tests.support.serving_gateway import ServingGateway, serving_gateway
 from tests.support.upstream import Upstream
 from tests.support.watched import wait_until
@@ -51,6 +54,35 @@ def test_halting_ends_what_runs_refuses_what_comes_and_resuming_serves_again(
     assert gateway.run("account", "resume", "default") == "Resumed account default"
     wait_until(lambda: gateway.call("nobody", key).status == 404)
     assert gateway.models(key) == ["fast"]
+
+
+@pytest.mark.guarantee("L5")
+def test_a_halt_ends_a_runners_stream_too_and_closes_every_door_of_the_account(gateway: ServingGateway) -> None:
+    runner = PlayedRunner(gateway)
+    runner.model("llama")
+    every = [word for each in PERMISSIONS for word in ("--permission", each)]
+    keys = gateway.run("key", "create", "laptop"), gateway.run("key", "create", "all", *every)
+    wait_until(lambda: gateway.call("nobody", keys[1]).status == 404 and "llama" in gateway.models(keys[0]))
+    with runner.dialled_in() as line, gateway.connect() as client:
+        gateway.send(client, {"model": "llama", "stream": True}, keys[0])
+        start = line.receive()
+        line.answer(start, "data: {}")
+        client.read_until(b"data: {}")
+        assert line.receive()["operation"] == "next"
+        gateway.run("account", "halt", "default")
+        assert b"account_halted" in client.read_until(b"0\r\n\r\n")
+        assert (line.receive()["operation"], start["operation"]) == ("cancel", "start")
+        for key in keys:
+            for model in ("llama", "fast", "nobody"):
+                for path in ("chat/completions", "responses", "messages", "embeddings", "messages/count_tokens"):
+                    assert gateway.call(model, key, f"/v1/{path}").status == 403
+            bearer = {"authorization": f"Bearer {key}"}
+            for path in ("runners", "ai-models", f"runners/{runner.id}", "usage", "budgets", "audit"):
+                answer = asked_over_http(gateway.ports["control"], "GET", f"/api/v1/{path}", None, bearer)
+                assert (answer.status, "account_halted" in answer.body.decode()) == (403, True), path
+    gateway.run("account", "resume", "default")
+    actions = [json.loads(each)["action"] for each in gateway.run("audit", "export").splitlines() if each[:1] == "{"]
+    assert actions[-2:] == ["account.halt", "account.resume"]
 
 
 def test_an_account_that_is_not_there_cannot_be_halted(gateway: ServingGateway) -> None:

@@ -134,7 +134,7 @@ def test_policies_by_command(api: RunningApi, tmp_path: Path) -> None:
     assert json.loads(run(api, tmp_path, "rollback", "-o", "json").output)["version"] == 1
     shown = run(api, tmp_path, "get", "1").output
     assert "Rule no-word" in shown
-    assert "pattern: secret" in shown
+    assert "Pattern: secret" in shown
     rules = json.loads(run(api, tmp_path, "get", "1", "-o", "json").output)["rules"]
     assert rules[0] == {"id": "no-word", "side": "request", "effect": "block", "routes": ["fast"], "pattern": "secret"}
     listed = json.loads(run(api, tmp_path, "list", "-o", "json").output)
@@ -161,13 +161,15 @@ def test_a_file_that_is_wrong_is_told_by_line_and_nothing_is_set(api: RunningApi
         ({"model": "slow", "messages": [{"content": "secret"}]}, ("--route", "fast"), 1, "/messages/0/content"),
         ({"model": "slow"}, (), 0, "the request"),
         ({"max_output_tokens": 10}, ("--dialect", "openai_responses"), 0, "/max_output_tokens"),
+        ({"choices": [{"message": {"content": "out"}}]}, ("--answer",), 0, "No rule matches"),
+        ({"choices": [{"message": {"content": "secret"}}]}, ("--answer",), 1, "Refused by no-word-out"),
     ],
 )
 def test_a_file_is_tried_on_a_body_without_a_gateway(
     tmp_path: Path, body: dict[str, Any], options: tuple[str, ...], status: int, told: str
 ) -> None:
     file, request = tmp_path / "policy.yaml", tmp_path / "body.json"
-    file.write_text(POLICY)
+    file.write_text(f"{POLICY}- {{id: no-word-out, side: response, effect: block, pattern: secret}}\n")
     request.write_text(json.dumps(body))
     result = run_client("http://127.0.0.1:1", "policy", "test", str(file), str(request), *options)
     assert (result.exit_code, told in result.output) == (status, True), result.output

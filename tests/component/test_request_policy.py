@@ -1,79 +1,17 @@
 """Policies on the data listener: what a client is told, what goes upstream, and what the operator sees of it."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pointsman.core.model_table import ModelTable
-from pointsman.core.policy import Effect, Rule, RuleScope
-from pointsman.gateway.policies import Policies
-from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
-from pointsman.proxy.stages import Stages
-from pointsman.store.settings import StoreSettings, file_url
-from pointsman.store.sql import open_store
-from tests.support.data_door import DataDoor
-from tests.support.door import candidate
+from pointsman.core.policy import Effect, RuleScope
+from tests.support.policed_door import CHAT, MESSAGES, PolicedDoor
 from tests.support.policies import rule
-from tests.support.raw_client import Answer, post
+from tests.support.raw_client import post
 from tests.support.upstream import Upstream
 
-CHAT, MESSAGES = b"/v1/chat/completions", b"/v1/messages"
-EVERY_DIALECT = {
-    "protocols": ("openai_chat_completions", "openai_completions", "openai_responses", "openai_embeddings",
-                  "anthropic_messages")
-}  # fmt: skip
 SECRET = {"model": "fast", "messages": [{"role": "user", "content": "the secret word"}]}
-
-
-class PolicedDoor:
-    """A listener with policies from a real database."""
-
-    def __init__(self, directory: Path, upstream: Upstream) -> None:
-        self._directory = directory
-        routes = {name: candidate(upstream.url, route=name) for name in ("fast", "free")}
-        routes["canned"] = candidate("mock://x", route="canned")
-        self.door = DataDoor(table=ModelTable(routes))
-        self.lines: list[str] = []
-
-    def open(self) -> None:
-        self.door._thread.start()
-        self.door.call(self._open())
-
-    async def _open(self) -> None:
-        settings = StoreSettings(file_url(self._directory / "a.db"), self._directory / "a.key")
-        self.store = await open_store(settings)
-        self.policies = Policies(self.store, lambda: 1.0, self.lines.append)
-        self.in_force = PoliciesInForce(self.store)
-        self.stage = RequestPolicy(self.in_force)
-        self.door.stages = Stages(request_policy=self.stage)
-        await self.door._open()
-
-    def close(self) -> None:
-        self.stage.close()
-        self.door.call(self.store.close())
-        self.door.__exit__(None, None, None)
-
-    def set(self, *rules: Rule, is_enforced: bool = True) -> None:
-        self.door.call(self.policies.set("default", rules))
-        if is_enforced:
-            self.door.call(self.policies.enforce("default"))
-        self.door.call(self.in_force.refresh())
-
-    def ask(self, body: bytes | dict[str, Any], path: bytes = CHAT) -> Answer:
-        with self.door.connect() as client:
-            client.send(post(body if isinstance(body, bytes) else json.dumps(body).encode(), path))
-            return client.answer()
-
-
-@pytest.fixture
-def policed(tmp_path: Path, upstream: Upstream) -> Iterator[PolicedDoor]:
-    policed = PolicedDoor(tmp_path, upstream)
-    policed.open()
-    yield policed
-    policed.close()
 
 
 def canned(body: dict[str, Any]) -> dict[str, Any]:

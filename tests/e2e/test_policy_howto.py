@@ -31,7 +31,7 @@ def ask(gateway: ServingGateway, body: dict[str, object], said: bytes) -> int:
 
 @pytest.mark.timeout(120)
 def test_the_commands_do_what_the_page_says(tmp_path: Path) -> None:
-    [text] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)
+    text, about_answers = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)
     file, body = tmp_path / "policy.yaml", tmp_path / "body.json"
     file.write_text(text.replace('    keys: [laptop, "sandbox:agents"]\n', ""))
     body.write_text(json.dumps(SHELL))
@@ -51,6 +51,10 @@ def test_the_commands_do_what_the_page_says(tmp_path: Path) -> None:
         gateway.run("policy", "rollback")
         gateway.run("policy", "dry-run")
         assert ask(gateway, SHELL, b"dry-run=1; would-block=no-shell") == 200
+        file.write_text(about_answers)
+        gateway.run("policy", "set", str(file))
+        gateway.run("policy", "enforce")
+        assert ask(gateway, LEAK, b"enforced=3; answers=block,redact") == 200
         lines = [line for path in (tmp_path / "state").rglob("*.jsonl") for line in path.read_text().splitlines()]
     hits = [event for event in map(json.loads, lines) if event["event"] == "policy_hit"]
     assert {(hit["rule"], hit["effect"], hit["place"]) for hit in hits} >= {

@@ -73,26 +73,26 @@ def delta(index: int = 0, **fields: Any) -> dict[str, Any]:
     return {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
 
 
-def chat_events(parts: Sequence[str], **options: bool) -> list[bytes]:
+def chat_events(parts: Sequence[str], *, ascii_only: bool = True) -> list[bytes]:
     """A stream of chat whose text comes in these parts."""
     finish = delta()
     finish["choices"][0]["finish_reason"] = "stop"
     return [
         event(delta(role="assistant", content="")),
-        *(event(delta(content=part), **options) for part in parts),
+        *(event(delta(content=part), ascii_only=ascii_only) for part in parts),
         event(finish),
         DONE,
     ]
 
 
-def message_events(parts: Sequence[str], **options: bool) -> list[bytes]:
+def message_events(parts: Sequence[str], *, ascii_only: bool = True) -> list[bytes]:
     """The same of Anthropic's messages."""
 
     def one(kind: str, **fields: Any) -> bytes:
-        return event({"type": kind, **fields}, kind, **options)
+        return event({"type": kind, **fields}, kind, ascii_only=ascii_only)
 
-    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None,
-               "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}  # fmt: skip
+    message: dict[str, Any] = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [],
+               "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 1}}  # fmt: skip
     return [
         one("message_start", message=message),
         one("content_block_start", index=0, content_block={"type": "text", "text": ""}),
@@ -104,13 +104,13 @@ def message_events(parts: Sequence[str], **options: bool) -> list[bytes]:
     ]
 
 
-def response_events(parts: Sequence[str], **options: bool) -> list[bytes]:
+def response_events(parts: Sequence[str], *, ascii_only: bool = True) -> list[bytes]:
     """The same of OpenAI's responses, which tell the whole text again."""
     text, number = "".join(parts), iter(range(10_000))
     place = {"item_id": "i", "output_index": 0, "content_index": 0}
 
     def one(kind: str, **fields: Any) -> bytes:
-        return event({"type": kind, "sequence_number": next(number), **fields}, kind, **options)
+        return event({"type": kind, "sequence_number": next(number), **fields}, kind, ascii_only=ascii_only)
 
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     item = {"id": "i", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
@@ -128,11 +128,11 @@ def response_events(parts: Sequence[str], **options: bool) -> list[bytes]:
     ]
 
 
-def completion_events(parts: Sequence[str], **options: bool) -> list[bytes]:
+def completion_events(parts: Sequence[str], *, ascii_only: bool = True) -> list[bytes]:
     """The same of the old completions."""
     return [
         *(event({"object": "text_completion", "choices": [{"index": 0, "text": part, "logprobs": None,
-                 "finish_reason": None}]}, **options) for part in parts),
+                 "finish_reason": None}]}, ascii_only=ascii_only) for part in parts),
         DONE,
     ]  # fmt: skip
 

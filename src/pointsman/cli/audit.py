@@ -243,9 +243,7 @@ def _findings(check: ChainCheck[AuditEntry]) -> _Findings:
 
 
 def _key(path: Path) -> bytes:
-    from pointsman.core.audit import (
-        AUDIT_PURPOSE,
-    )
+    from pointsman.core.audit import AUDIT_PURPOSE
     from pointsman.store.credentials import CredentialCipher
     from pointsman.store.key_file import load_key_file
     from pointsman.store.problems import StoreRefused

@@ -47,6 +47,7 @@ def policy() -> None:
         - {id: no-shell, effect: block, denied_tools: [bash, "shell*"]}
         - {id: no-keys, effect: redact, pattern: 'AKIA[0-9A-Z]{16}'}
         - {id: short, effect: block, most_tokens: 8000, routes: [fast]}
+        - {id: no-calls, side: response, effect: block, denied_tools: [bash]}
     """
 
 
@@ -163,16 +164,18 @@ def _change(access: Access, method: str, version: int, output: str) -> None:
 @click.option("--route", default="", metavar="NAME", help="Where it is sent; by default the body's model.")
 @click.option("--key", default="", metavar="NAME", help="Whose key sends it; sandbox:NAME for a sandbox's token.")
 @click.option("--dialect", type=click.Choice(DIALECTS), default=DIALECTS[0], show_default=True, help="How it speaks.")
+@click.option("--answer", "is_answer", is_flag=True, help="BODY is a JSON answer: try the rules about answers.")
 @output_option
-def test(file: str, body: str, output: str, **asked: str) -> None:
+def test(file: str, body: str, output: str, *, is_answer: bool, **asked: str) -> None:
     """Say which rules of a file match a request's body, and where; without BODY, whether the file is good.
 
-    Nothing is contacted. '-' is standard input. Exits with 1 when the request would be refused.
+    Nothing is contacted. '-' is standard input. Exits with 1 when it would be refused.
 
     \b
     Examples:
       pointsman policy test policy.yaml
       pointsman policy test policy.yaml body.json --route fast --key laptop
+      pointsman policy test policy.yaml answer.json --answer --route fast
     """
     pattern_check = _pattern_check()
     if pattern_check is None:
@@ -182,7 +185,7 @@ def test(file: str, body: str, output: str, **asked: str) -> None:
         show(output, [f"{told(file)}: ok, {_counted(len(rules))}"], {"ok": True, "rules": len(rules)})
         return
     data = _body(body)
-    decision, refusal = _decide(rules, data, asked)
+    decision, refusal = _decide(rules, data, asked, Side.RESPONSE if is_answer else Side.REQUEST)
     document = {
         "blocked_by": decision.blocked_by or None,
         "refused": refusal or None,
@@ -193,7 +196,7 @@ def test(file: str, body: str, output: str, **asked: str) -> None:
     sys.exit(1 if decision.blocked_by or refusal else 0)
 
 
-def _decide(rules: tuple[Rule, ...], data: bytes, asked: dict[str, str]) -> "tuple[Decision, str]":
+def _decide(rules: tuple[Rule, ...], data: bytes, asked: dict[str, str], side: Side) -> "tuple[Decision, str]":
     from pointsman.routing.policy import PASSED, Unsearchable, compile_patterns, compile_policy, evaluate
 
     policy = Policy(ANYBODY.account, 1, rules, is_enforced=True)
@@ -201,8 +204,8 @@ def _decide(rules: tuple[Rule, ...], data: bytes, asked: dict[str, str]) -> "tup
         route = asked["route"] or read_model(data) or ""
     except MalformedRequest:
         route = ""
-    patterns = compile_patterns(policy, Side.REQUEST)
-    compiled = compile_policy(policy, patterns, _caller(asked["key"]), route, asked["dialect"])
+    patterns = compile_patterns(policy, side)
+    compiled = compile_policy(policy, patterns, _caller(asked["key"]), route, asked["dialect"], side)
     if compiled is None:
         return PASSED, ""
     try:
@@ -226,7 +229,7 @@ def _told_decision(decision: "Decision", refusal: str) -> list[str]:
     elif decision.blocked_by:
         lines.append(f"Refused by {decision.blocked_by}")
     elif decision.body is not None:
-        lines.append("Sent with [redacted] in these places")
+        lines.append("Passes with [redacted] in these places")
     return lines
 
 

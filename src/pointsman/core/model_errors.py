@@ -58,7 +58,7 @@ class ModelNotAuthorized(ListenerError):
 
 
 class PolicyBlocked(ListenerError):
-    """A rule of the account's policy refuses the request; `told` names it, and nothing of what it matched."""
+    """A rule of the account's policy refuses a request or an answer; `told` names it, not what it matched."""
 
     status = 403
     text = "the request is refused by policy"

@@ -237,7 +237,7 @@ EVENTS = (
     ),
     EventShape(
         POLICY_HIT,
-        "a rule of the account's policy matches a request",
+        "a rule of the account's policy matches a request or an answer",
         {
             "rule": "its id",
             "effect": "`block`, `redact` or `flag`",

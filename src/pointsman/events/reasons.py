@@ -42,7 +42,7 @@ REASONS = {
     "budget_uncounted": "a hard budget cannot be counted: the counters' disk is full, or their database gone or held",
     "invalid_key": "no key of the data listener's, or none that is valid",
     "model_not_authorized": "the key or sandbox token may not use the route that `model` names",
-    "policy_blocked": "a rule of the account's policy refuses the request",
+    "policy_blocked": "a rule of the account's policy refuses the request or its answer",
     "policy_unsearchable": "a policy applies, and the body is too large to be searched, or names something twice",
     "account_halted": "the account is halted; a request in progress was ended when that was done",
     "source_not_allowed": "the key may be used from some networks alone, and this address is in none of them",

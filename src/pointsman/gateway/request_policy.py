@@ -25,6 +25,7 @@ from pointsman.routing.policy import (
     compile_policy,
     evaluate,
 )
+from pointsman.routing.tokens_used import is_counting
 from pointsman.store.interface import Store
 
 _LARGE_BODY = 32 * 1024
@@ -37,8 +38,6 @@ _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""
 MOST_COMPILED = 4096
 """Callers times routes times dialects that are remembered of one policy."""
-COUNTING = "/count_tokens"
-"""Ends the path of requests that ask for no output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,9 @@ class PoliciesInForce:
 
     def about(self, caller: Caller, route: str, dialect: str, side: Side) -> list[CompiledPolicy]:
         """The rules of each policy that are about such requests; none for most."""
-        in_force = self._by_account.get(caller.account, ())
+        in_force = self._by_account.get(caller.account)
+        if in_force is None:
+            return []
         found = [each.about(caller, route, dialect, side) for each in in_force]
         return [each for each in found if each is not None]
 
@@ -109,33 +110,37 @@ class RequestPolicy:
     async def __call__(self, passage: Passage) -> None:
         """Raises PolicyBlocked and PolicyUnsearchable."""
         record = passage.record
-        passage.wants_plain_answer = any(
-            compiled.refuses_unread
-            for compiled in self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
-        )
+        about_answers = self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
+        if about_answers:
+            passage.wants_plain_answer = any(compiled.refuses_unread for compiled in about_answers)
         in_force = self._policies.about(record.caller, record.route, record.protocol, Side.REQUEST)
         if not in_force:
             return
-        body, generates = passage.body, not record.path.endswith(COUNTING)
+        body, generates = passage.body, not is_counting(record.path)
+        content_type = passage.request.head.values.get(b"content-type", b"")
         for compiled in in_force:
-            decision = await self.decide(compiled, body, generates=generates)
+            decision = await self.decide(compiled, body, generates=generates, content_type=content_type)
             _note(passage, compiled, decision)
             if decision.blocked_by:
                 raise blocked(decision)
             if decision.body is not None:
                 passage.body = decision.body
 
-    async def decide(self, compiled: CompiledPolicy, body: bytes, *, generates: bool) -> Decision:
+    async def decide(
+        self, compiled: CompiledPolicy, body: bytes, *, generates: bool, content_type: bytes = b""
+    ) -> Decision:
         """What one policy says of a body. Raises PolicyUnsearchable."""
         try:
-            return await self._decide(compiled, body, generates=generates)
+            return await self._decide(compiled, body, generates=generates, content_type=content_type)
         except Unsearchable as error:
             raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
 
-    async def _decide(self, compiled: CompiledPolicy, body: bytes, *, generates: bool) -> Decision:
+    async def _decide(
+        self, compiled: CompiledPolicy, body: bytes, *, generates: bool, content_type: bytes = b""
+    ) -> Decision:
         if len(body) <= _LARGE_BODY and len(body) * compiled.steps <= _MOST_ON_THE_LOOP:
-            return evaluate(compiled, body, generates=generates)
-        search = partial(evaluate, compiled, body, generates=generates)
+            return evaluate(compiled, body, generates=generates, content_type=content_type)
+        search = partial(evaluate, compiled, body, generates=generates, content_type=content_type)
         try:
             async with asyncio.timeout(_SEARCH_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, search)

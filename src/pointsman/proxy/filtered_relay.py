@@ -12,6 +12,8 @@ from pointsman.proxy.stages import BodyFilter
 
 BLOCKED = "policy_blocked"
 """The reason that an event stream's client is told."""
+BROKEN = "the answer cannot be searched, and a policy applies: internal error"
+"""Nothing is meant to raise this."""
 
 
 class FilteredRelay(Relay):
@@ -63,6 +65,8 @@ class FilteredRelay(Relay):
         except Blocked as blocked:
             passed += blocked.passed
             self._refused = blocked.told
+        except Exception:  # what was not searched does not pass, and the connection that brought it goes on
+            self._refused = BROKEN
         self._hand(passed, last=last and not self._refused)
         if self._refused:
             self._abandon()
@@ -83,6 +87,8 @@ class FilteredRelay(Relay):
                 passed = self._filter.finish(is_whole=False)
             except Blocked as blocked:
                 passed, self._refused = blocked.passed, blocked.told
+            except Exception:
+                self._refused = BROKEN
             self._hand(passed, last=False)
             if self._refused:
                 return

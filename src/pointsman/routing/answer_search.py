@@ -1,7 +1,8 @@
 """Searching a text that comes in parts, as if it had come whole: what is certain, and since when. Pure.
 
-A place is certain once as much text has come behind it as the longest match may have, and a character more: nothing
-that comes later makes a match that begins there, or changes one. Without such a bound it is certain at the end.
+A place is certain once as much text has come behind it as the longest match may have, and a character more, since an
+accent may still change the last: nothing that comes later makes a match that begins there, or changes one. Without such
+a bound it is certain at the end.
 """
 
 import re
@@ -15,9 +16,10 @@ from pointsman.routing.redaction import MOST_SPANS
 from pointsman.routing.text_patterns import PatternSet, plain
 from pointsman.wire.json_strings import Span, encoded_spans, unescaped, utf8
 
-MOST_WINDOW = 2_048
+MOST_WINDOW = 1_024
 """Characters of the longest match beyond which a text is searched at its end: shorter ones are searched again with
 each part."""
+_CONTINUED = bytes(range(0x80, 0xC0))
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 Found = tuple[int, int, int]
@@ -70,8 +72,21 @@ class _Whole:
 class TextSearch:
     """One text. `longest`: of what is searched for; None where the text is searched at its end."""
 
-    __slots__ = ("_after", "_after_plain", "_before", "_before_plain", "_is_arguments", "_left", "_longest",
-                 "_patterns", "_wanted", "base", "held")  # fmt: skip
+    __slots__ = (
+        "_after",
+        "_after_plain",
+        "_before",
+        "_before_plain",
+        "_held",
+        "_is_arguments",
+        "_left",
+        "_longest",
+        "_looks_other",
+        "_patterns",
+        "_wanted",
+        "base",
+        "length",
+    )  # fmt: skip
 
     def __init__(
         self, patterns: PatternSet, wanted: Set[int], longest: int | None, *, is_arguments: bool = False
@@ -84,28 +99,37 @@ class TextSearch:
         self._after: dict[int, int] = {}
         """Where the last match of each pattern ended, of all characters; and the same in what the text looks like."""
         self._after_plain: dict[int, int] = {}
+        self._looks_other = False
+        """Whether anything in it is not as it looks."""
         self._left = MOST_SPANS
         self.base = 0
         """Characters that are certain."""
-        self.held = ""
+        self._held: list[str] = []
         """Those that are not."""
+        self.length = 0
+        """How many that are."""
 
     def add(self, part: str) -> list[Found]:
         """What is found for certain now."""
-        self.held += part
+        self._held.append(part)
+        self.length += len(part)
         return [] if self._longest is None else self.settle(is_end=False)
 
     def settle(self, *, is_end: bool) -> list[Found]:
         """What is found; at the end of the text, in all of it."""
-        whole = _Whole(self.held)
+        held = "".join(self._held)
+        whole = _Whole(held)
         text = whole.text
         limit = len(text) if is_end or self._longest is None else certain(text, self._longest)
         if not limit:
             return []
         spans = self._as_it_is(text, limit, whole)
-        made = "" if text.isascii() else plain(text)
-        if made and made != text:
+        made = text if text.isascii() else plain(text)
+        self._looks_other = self._looks_other or made != text
+        if self._looks_other:
             spans += self._as_it_looks(text, made, limit, whole)
+        else:
+            self._after_plain.update(self._after)
         if self._is_arguments and "\\" in text:
             spans += self._unescaped(text)
         found = [
@@ -115,7 +139,7 @@ class TextSearch:
         self._before_plain = plain(text[:limit])[-1:] or self._before_plain
         gone = whole.origin(limit)
         self.base += gone
-        self.held = self.held[gone:]
+        self._held, self.length = [held[gone:]], len(held) - gone
         return found
 
     def _as_it_is(self, text: str, limit: int, whole: _Whole) -> list[Found]:
@@ -127,6 +151,8 @@ class TextSearch:
 
     def _as_it_looks(self, text: str, made: str, limit: int, whole: _Whole) -> list[Found]:
         """From the first to the last character that has a part in a match."""
+        if not self._patterns.matching(utf8(self._before_plain + made)) & self._wanted:
+            return []
         starts = [0, *(at for at in range(1, len(text)) if _begins(text[at]))]
         ends = [*starts[1:], len(text)]
         lengths = [len(plain(text[begin:end])) for begin, end in zip(starts, ends, strict=True)]
@@ -152,7 +178,7 @@ class TextSearch:
         undone = unescaped(encoded)
         for number in self._patterns.in_forms(undone) & self._wanted:
             spans = encoded_spans(encoded, self._taken(number, undone, 0)) or [(0, len(encoded))]
-            found += [(number, _characters(encoded, begin), _characters(encoded, end)) for begin, end in spans]
+            found += [(number, _begin(encoded, begin), _end(encoded, end)) for begin, end in spans]
         return found
 
     def _matches(self, text: str, before: int, limit: int, after: Mapping[int, int]) -> list[Found]:
@@ -163,10 +189,10 @@ class TextSearch:
             begin_at = before + after.get(number, 0)
             start = begin_at if is_ascii else len(utf8(text[:begin_at]))
             for first, last in self._taken(number, encoded, start):
-                begin = (first if is_ascii else _characters(encoded, first)) - before
+                begin = (first if is_ascii else _begin(encoded, first)) - before
                 if begin >= limit:
                     break
-                found.append((number, begin, (last if is_ascii else _characters(encoded, last)) - before))
+                found.append((number, begin, (last if is_ascii else _end(encoded, last)) - before))
                 self._left -= 1
         return found
 
@@ -179,5 +205,10 @@ class TextSearch:
         return [(start, len(text))] if start < len(text) else []
 
 
-def _characters(encoded: bytes, at: int) -> int:
-    return len(encoded[:at].decode("utf-8", "surrogatepass"))
+def _begin(encoded: bytes, at: int) -> int:
+    """The number of the character that a byte is in; a place may be within one that is half of another."""
+    return _end(encoded, at) - (at < len(encoded) and encoded[at] in _CONTINUED)
+
+
+def _end(encoded: bytes, at: int) -> int:
+    return len(encoded[:at].translate(None, _CONTINUED))

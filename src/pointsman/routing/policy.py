@@ -26,7 +26,8 @@ from pointsman.routing.request_text import (
 )
 from pointsman.routing.request_tools import ToolPlace, tools_called, tools_of
 from pointsman.routing.text_patterns import PatternSet, folded
-from pointsman.wire.json_strings import Document, Span, flat_text, may_hold_controls, read_document
+from pointsman.wire.headers import is_utf8
+from pointsman.wire.json_strings import Document, Span, flat_text, may_hold_controls, read_document, utf8
 from pointsman.wire.output_bound import prompts_in
 
 MOST_BYTES = 4 * 1024 * 1024
@@ -222,10 +223,10 @@ class Hits:
             self.blocked_by = rule.id
 
 
-def evaluate(compiled: CompiledPolicy, body: bytes, *, generates: bool = True) -> Decision:
+def evaluate(compiled: CompiledPolicy, body: bytes, *, generates: bool = True, content_type: bytes = b"") -> Decision:
     """What becomes of a request. `generates`: not of one that only counts tokens, which asks for no output.
 
-    Raises Unsearchable.
+    `content_type` goes upstream with the body, and says there in what it is read. Raises Unsearchable.
     """
     hits = Hits(compiled)
     for rule in compiled.closing:
@@ -233,6 +234,8 @@ def evaluate(compiled: CompiledPolicy, body: bytes, *, generates: bool = True) -
     if hits.blocked_by or len(compiled.closing) == len(compiled.rules):
         return Decision(tuple(hits.all), hits.blocked_by)
     try:
+        if not is_utf8(content_type):
+            raise MalformedRequest("request body is said to be in another charset than UTF-8")
         new_body = _evaluate(compiled, _document(body), body, hits, generates=generates)
     except (MalformedRequest, TooManyStrings) as error:
         reason = error.detail if isinstance(error, MalformedRequest) else "request body holds too many strings"
@@ -341,4 +344,8 @@ def _search(compiled: CompiledPolicy, found: Set[int], document: Document, body:
         for number in places.found_in_parts(parts, found):
             for text, spans in places.in_parts(number, parts):
                 note(number, text, partial(list, spans))
+    redacting = {number for number in found if compiled.by_number[number].effect is Effect.REDACT}
+    for parts in (*([text] for text in texts), *parts_of_groups(texts)):
+        if any(part.number in cuts for part in parts) and places.are_left(parts, cuts, redacting):
+            cuts |= {part.number: [(0, len(utf8(part.value)))] for part in parts}
     return without(body, cuts) if cuts and compiled.is_enforced else None

@@ -1,10 +1,10 @@
 """Where patterns are found in texts, and taking it out of the JSON that they stand in. Pure."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from itertools import islice
 
 from pointsman.routing.request_text import Text
-from pointsman.routing.text_patterns import PatternSet
+from pointsman.routing.text_patterns import PatternSet, looks_as_it_is
 from pointsman.wire.json_strings import Span, encoded_spans, merged, replaced, string_spans, unescaped, utf8
 
 REDACTED = b"[redacted]"
@@ -68,6 +68,28 @@ class Places:
             at = end
         return found
 
+    def are_left(self, parts: Sequence[Text], cuts: Mapping[int, list[Span]], patterns: Set[int]) -> bool:
+        """Whether one is still found in a text, in the form that it has for readers, once its cuts are made.
+
+        What is found as it is written says where it stands, and what is found only as it looks does not: beside the
+        first the second would stay.
+        """
+        whole, is_escaped = _whole(parts), any(part.is_arguments and "\\" in part.value for part in parts)
+        if not is_escaped and looks_as_it_is(whole):
+            return False
+        spans, at = [], 0
+        for part in parts:
+            spans += [(at + begin, at + end) for begin, end in cuts.get(part.number, ())]
+            at += len(utf8(part.value))
+        begin = 0
+        for end, after in [*merged(spans), (len(whole), len(whole))]:
+            # Beside it there will be brackets: it neither begins nor ends a line there.
+            piece = whole[begin:end].join((b"]" if begin else b"", b"[" if end < len(whole) else b""))
+            if not patterns.isdisjoint(self._patterns.in_forms(unescaped(piece) if is_escaped else piece)):
+                return True
+            begin = after
+        return False
+
     def _spans(self, number: int, text: bytes) -> list[Span]:
         """None when the pattern is not found; all of the text once too many were told."""
         if self._left > 0:
@@ -78,5 +100,5 @@ class Places:
         return [(0, len(text))]
 
 
-def _whole(parts: list[Text]) -> bytes:
+def _whole(parts: Sequence[Text]) -> bytes:
     return b"".join([utf8(part.value) for part in parts])

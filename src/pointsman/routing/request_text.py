@@ -146,7 +146,7 @@ class _Walk:
             self._skip()
         else:
             text = self._add(value, place, group if known == "text" else 0)
-            text.is_fixed = key == "name" and "role" not in members
+            text.is_fixed = key == "name" and "role" not in map(str.casefold, members)
             text.is_arguments = known == "arguments" and mode == Mode.STRUCTURE
 
     def _add(self, value: str, place: tuple[str | int, ...], group: int) -> Text:

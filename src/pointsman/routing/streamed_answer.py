@@ -158,7 +158,7 @@ class StreamedAnswer:
         if self._holds:
             block.add(Part(event, text, block.length))
         self._found(block, block.search.add(text.value))
-        is_full = not self._holds and len(block.search.held) > self._most
+        is_full = not self._holds and block.search.length > self._most
         if text.key is None or is_full:
             self._found(block, block.search.settle(is_end=True))
 

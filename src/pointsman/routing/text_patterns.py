@@ -118,6 +118,11 @@ def plain(text: str) -> str:
     return INVISIBLE.sub("", unicodedata.normalize("NFKC", INVISIBLE.sub("", text)))
 
 
+def looks_as_it_is(text: bytes) -> bool:
+    """Whether `plain` changes nothing of a text, as far as that is told at once."""
+    return text.isascii() and len(text.translate(None, _CONTROLS)) == len(text)
+
+
 def folded(name: str) -> str:
     """The same for all names that differ in case, or as `plain` says, only."""
     return plain(plain(name).casefold())

@@ -34,6 +34,15 @@ Fields = list[tuple[bytes, bytes]]
 """Name as sent and value without surrounding white space, in order."""
 
 
+_UTF8 = re.compile(rb';[ \t]*charset="?(?:utf-?8|us-ascii)"?[ \t]*(?=;|\Z)')
+"""A parameter of a media type, in lower case."""
+
+
+def is_utf8(content_type: bytes) -> bool:
+    """Whether a reader that goes by Content-Type takes JSON for UTF-8: no other charset is named, however oddly."""
+    return b"charset" not in _UTF8.sub(b"", content_type.lower())
+
+
 def parse_fields(block: bytes, start: int) -> Fields | None:
     """The fields of `block[start:]`, which must begin right after a LF and hold whole lines; None if malformed."""
     fields = FIELD_LINE.findall(block, start)

@@ -5,7 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from pointsman.core.audit import AUDIT_CHAIN, AuditDraft, AuditEntry, chained, digest_of_entry
+from pointsman.core.audit import (
+    AUDIT_CHAIN,
+    AuditDraft,
+    AuditEntry,
+    chained,
+    digest_of_entry,
+)
 from pointsman.core.chain import NO_HEAD, ChainHead, parse_head
 from pointsman.core.chain_check import MOST_TOLD, ChainCheck
 

@@ -13,7 +13,13 @@ from pointsman.config.receipt_scope import read_receipt_scope
 from pointsman.core.body_hashes import BodyHashes
 from pointsman.core.chain import NO_HEAD, parse_head
 from pointsman.core.chain_check import MOST_TOLD, ChainCheck
-from pointsman.core.receipt import NO_RECEIPTS, RECEIPT_CHAIN, Receipt, ReceiptScope, chained
+from pointsman.core.receipt import (
+    NO_RECEIPTS,
+    RECEIPT_CHAIN,
+    Receipt,
+    ReceiptScope,
+    chained,
+)
 
 KEY = b"k" * 32
 
@@ -149,7 +155,7 @@ def test_a_head_is_read_as_it_is_written() -> None:
     head = chain(3)[-1].head
     assert parse_head(f" {head}\n") == head
     for text in ("", "3", f"{head}0", str(head).upper(), f"-{head}"):
-        with pytest.raises(ValueError, match="is no head; it is written NUMBER:DIGEST"):
+        with pytest.raises(ValueError, match="a head is NUMBER:DIGEST"):
             parse_head(text)
 
 
