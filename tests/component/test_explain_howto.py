@@ -43,7 +43,7 @@ def test_the_page_shows_what_is_answered(tmp_path: Path) -> None:
     with serving_gateway(tmp_path / "data", f"--config={tmp_path / 'pointsman.yaml'}") as gateway:
         PlayedRunner(gateway).model("llama", "llama3.2:3b")
         gateway.run("key", "create", "laptop", "--from", "127.0.0.0/8", "--out", str(tmp_path / "laptop.key"))
-        gateway.run("price", "set", "groq=llama", "--input", "0.60", "--output", "0.80")
+        gateway.run("price", "set", "groq=llama", "--input-price", "0.60", "--output-price", "0.80")
         gateway.run("budget", "create", "laptop-money", "--key", "laptop", "--money", "5", "--window", "total")
         gateway.run("policy", "set", str(tmp_path / "policy.yaml"))
         gateway.run("policy", "enforce")

@@ -1,8 +1,6 @@
 """What is explained of the stages is what they do: a gateway is asked, then sent the same request."""
 
-import contextlib
 import json
-import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,72 +8,12 @@ import pytest
 
 from tests.support.client_commands import run_client
 from tests.support.raw_client import Answer
-from tests.support.serving_gateway import ServingGateway, serving_gateway
-from tests.support.upstream import Upstream
+from tests.support.staged_gateway import WORD, Staged, staged_gateway
 from tests.support.watched import wait_until
 
 BEFORE = ["authorize", "budget_reserve", "request_policy", "context"]
 NAMES = [*BEFORE, "attempts", "response_policy", "budget_settle", "audit", "receipt", "usage_record"]
 """The order of `proxy.stages`, the attempts among them."""
-WORD = "forbidden-word"
-POLICY = f"""
-rules:
-  - {{id: no-word, effect: block, pattern: {WORD}, keys: [free]}}
-  - {{id: hide, effect: redact, pattern: 'mail-[0-9]+', keys: [free]}}
-  - {{id: short, effect: block, most_tokens: 8000, keys: [bounded]}}
-  - {{id: closed, effect: block, denies_route: true, keys: [shut]}}
-  - {{id: answers, side: response, effect: block, pattern: {WORD}, keys: [free]}}
-"""
-KEYS = {
-    "free": (),
-    "bounded": (),
-    "shut": (),
-    "spent": (),
-    "far": ("--from", "10.0.0.0/8"),
-    "narrow": ("--route", "other"),
-}
-BUDGETS = (
-    ("once", "--key", "spent", "--requests", "1", "--window", "total"),
-    ("all-tokens", "--key", "free", "--tokens", "1000000", "--window", "month"),
-    ("all-money", "--key", "free", "--money", "2.5", "--window", "total"),
-    ("watched", "--key", "free", "--requests", "1", "--window", "day", "--soft"),
-)
-
-
-class Staged:
-    """A gateway whose stages have something to do, for keys that differ."""
-
-    def __init__(self, gateway: ServingGateway, upstream: Upstream) -> None:
-        self.gateway = gateway
-        self.upstream = upstream
-        self.keys: dict[str, str] = {}
-
-    def ask(self, *arguments: str, body: object = None, status: int | None = 0) -> dict[str, Any]:
-        stdin = None if body is None else body if isinstance(body, str) else json.dumps(body)
-        words = ("explain", *arguments, *(() if body is None else ("--body", "-")), "-o", "json")
-        done = run_client(
-            self.gateway.url, *words, environ={"POINTSMAN_DATA_DIR": str(self.gateway.directory)}, stdin=stdin
-        )
-        assert done.exit_code in ((0, 1) if status is None else (status,)), done.output
-        made: dict[str, Any] = json.loads(done.stdout)
-        return made
-
-    def send(self, key: str, body: object) -> Answer:
-        """Its whole answer; for what no upstream is asked for."""
-        text = body if isinstance(body, str) else json.dumps(body)
-        with self.gateway.connect() as client:
-            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {self.keys[key]}\r\n"
-            client.send(f"{head}Content-Length: {len(text)}\r\n\r\n{text}".encode())
-            return client.answer()
-
-    def stored(self) -> list[str]:
-        """All rows of both databases."""
-        rows: list[str] = []
-        for name in ("pointsman.db", "quota.db"):
-            path = f"file:{self.gateway.directory / name}?mode=ro"
-            with contextlib.closing(sqlite3.connect(path, uri=True)) as database:
-                rows += database.iterdump()
-        return rows
 
 
 def chat(content: str = "hello", **more: object) -> dict[str, object]:
@@ -98,36 +36,8 @@ def refused(answer: Answer) -> tuple[int, str, str]:
 
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Staged]:
-    directory = tmp_path_factory.mktemp("staged")
-    config = directory / "pointsman.yaml"
-    with Upstream() as upstream:
-        work = {
-            "name": "work",
-            "type": "openai_compatible",
-            "base_url": upstream.url,
-            "model": "big",
-            "api_key": "none",
-        }
-        routes = [
-            {"name": "fast", "candidates": [{"provider": "canned"}], "context": "drop-duplicates,most-tokens=1000"},
-            {"name": "slow", "candidates": [{"provider": "work"}]},
-            {"name": "other", "candidates": [{"provider": "canned"}]},
-        ]
-        providers = [{"name": "canned", "type": "mock", "model": "small"}, work]
-        config.write_text(json.dumps({"providers": providers, "routes": routes, "receipts": ["fast"]}))
-        with serving_gateway(directory / "data", "--config", str(config), "--data-auth=keys") as gateway:
-            staged = Staged(gateway, upstream)
-            for name, options in KEYS.items():
-                staged.keys[name] = gateway.run("key", "create", name, *options)
-            for budget in BUDGETS:
-                gateway.run("budget", "create", *budget)
-            gateway.run("price", "set", "canned=small", "--input", "2", "--output", "4")
-            gateway.run("price", "set", "work", "--input", "10", "--output", "100", "--request", "0.001")
-            (directory / "policy.yaml").write_text(POLICY)
-            gateway.run("policy", "set", str(directory / "policy.yaml"))
-            gateway.run("policy", "enforce")
-            wait_until(lambda: staged.send("shut", chat()).status == 403)
-            yield staged
+    with staged_gateway(tmp_path_factory.mktemp("staged")) as staged:
+        yield staged
 
 
 def once_spent(staged: Staged) -> None:
@@ -221,6 +131,7 @@ def test_without_a_body_a_policys_rules_are_listed_and_only_what_closes_a_route_
     assert [(each["values"]["rule"], each["values"]["condition"]) for each in told] == [
         ("no-word", "pattern"),
         ("hide", "pattern"),
+        ("no-mail", "pattern"),
     ]
     assert WORD not in json.dumps(made)
     assert stage(made, "context")["decision"] == "depends"
@@ -284,8 +195,11 @@ def repeated() -> dict[str, object]:
 def test_what_redaction_and_context_take_out_is_told_as_the_answer_tells_it(staged: Staged) -> None:
     made = staged.ask("--key-name", "free", body=repeated())
     assert stage(made, "request_policy")["decision"] == "changes"
-    [hit] = [each["values"] for each in stage(made, "request_policy")["facts"]]
-    assert (hit["rule"], hit["effect"], hit["place"]) == ("hide", "redact", "/messages/0/content")
+    hits = [each["values"] for each in stage(made, "request_policy")["facts"]]
+    assert [(hit["rule"], hit["effect"], hit["would"], hit["place"]) for hit in hits] == [
+        ("hide", "redact", "redact", "/messages/0/content"),
+        ("no-mail", "flag", "block", "/messages/0/content"),
+    ]
     context = facts(made, "context")["route fast"]
     assert stage(made, "context")["decision"] == "changes"
     assert (context["results"], context["messages"], context["tools"]) == ("1", "0", "0")
@@ -293,7 +207,9 @@ def test_what_redaction_and_context_take_out_is_told_as_the_answer_tells_it(stag
     answer = staged.send("free", repeated())
     assert answer.status == 200
     assert answer.value(b"x-pointsman-context") == f"saved={context['saved_tokens']}".encode()
-    assert b"redacted" in (answer.value(b"x-pointsman-policy") or b"")
+    said = [value for name, value in answer.fields if name.lower() == b"x-pointsman-policy"]
+    assert said == [b"enforced=1; redacted", b"dry-run=2; would-block=no-mail", b"enforced=1; answers=block"]
+    assert stage(made, "response_policy")["decision"] == "depends"
 
 
 WRITTEN = {"usage": "usage_record", "receipts": "receipt", "audit": "audit"}

@@ -69,6 +69,20 @@ async def test_all_charges_are_added_or_none(counting: Counting | None) -> None:
         assert await used(ledger) == {TODAY: 8}
 
 
+async def test_a_look_tells_what_is_used_in_the_order_asked_for_and_takes_nothing(counting: Counting | None) -> None:
+    async with any_budgets(counting) as ledger:
+        assert list(await ledger.look(ACCOUNT, [])) == []
+        assert await ledger.look(ACCOUNT, [charge(3), charge(1, None, "soft")]) == [0, 0]
+        assert await used(ledger) == {}
+        held = await taken(ledger, charge(4), charge(2, budget="other", subject="ada"))
+        assert held is not None
+        asked = [charge(1, budget="other", subject="ada"), charge(1, budget="other", subject="bob"), charge(9)]
+        assert await ledger.look(ACCOUNT, asked) == [2, 0, 4]
+        ledger.settle(held, [1, 0])
+        assert await ledger.look(ACCOUNT, asked) == [0, 0, 1]  # also what is not written yet
+        assert await used(ledger) == {TODAY: 1}
+
+
 async def test_a_refusal_names_the_window_that_is_over_last(counting: Counting | None) -> None:
     ever = Charge("ever", "", "", math.inf, 1, 0)
     async with any_budgets(counting) as ledger:

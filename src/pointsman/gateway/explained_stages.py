@@ -152,7 +152,7 @@ class ExplainedStages:
     async def _on_body(self, compiled: CompiledPolicy, arriving: Arriving, met: Met) -> tuple[Met, Sequence[StageFact]]:
         try:
             generates = not is_counting(arriving.path)
-            decision = await self.request_policy.decide(compiled, met.body, generates=generates)
+            decision = await self.request_policy.decide(compiled, arriving.body, generates=generates)
         except PolicyUnsearchable as refusal:
             return replace(met, error=refusal), (unsearched_fact(compiled, refusal.told),)
         error = blocked(decision) if decision.blocked_by else None
