@@ -116,7 +116,7 @@ def test_the_record_is_verified_over_both_protocols(api: RunningApi) -> None:
     assert (number, digest) == ("3", entries(api)[-1]["digest"])
     assert api.get(f"/audit/verify?head={whole['head']}&after={whole['head']}").json["checked"] == 0
     beyond = api.get(f"/audit/verify?head=4:{digest}").json
-    assert "its end was cut off" in beyond["problems"][0]
+    assert "the end was cut off" in beyond["problems"][0]
     assert api.get("/audit/verify?head=4").status == 400
 
     stub = AuditStub(api.running.channel)

@@ -117,7 +117,7 @@ def _exports_are_verified(operated: Operated, directory: Path) -> None:
         ([*entries[:2], *entries[3:]], "entry 3 is missing"),
         ([entries[0], entries[2], entries[1], *entries[3:]], "entry 2 stands behind entry 3"),
         ([*entries[:2], entries[1], *entries[2:]], "entry 2 stands behind entry 2"),
-        (entries[:3], "its end was cut off"),
+        (entries[:3], "the end was cut off"),
         ([*entries, "{}\n"], "line 6 is no entry of an audit record"),
         ([*entries, entries[4][:100]], "line 6 is no entry of an audit record"),
     ):

@@ -157,7 +157,7 @@ def test_commands_make_show_change_and_delete_budgets(running: RunningControlPla
 
     assert "budget create --help" in run("list")
     made = run("create", "team-month", "--account-wide", "--money", "50", "--window", "month")
-    assert made == "Created budget team-month: 50.00 money a month (UTC) for account\n"
+    assert made == "Created budget team-month: 50.00 of money a month (UTC) for account\n"
     run("create", "each", "--key", "*", "--requests", "1000", "--window", "day", "--time-zone", "Europe/Budapest")
     run("create", "ever", "--route", "fast", "--tokens", "9", "--window", "total", "--soft")
     lines = run("list").splitlines()
@@ -172,7 +172,7 @@ def test_commands_make_show_change_and_delete_budgets(running: RunningControlPla
         "window": "total", "time_zone": "UTC", "soft": True, "version": 1,
     }  # fmt: skip
     assert "For: route fast" in run("get", "ever")
-    assert "80.00 money a month (UTC), soft" in run("update", "team-month", "--money", "80", "--soft")
+    assert "80.00 of money a month (UTC), soft" in run("update", "team-month", "--money", "80", "--soft")
     budget = running.call(running.control.budgets.get("default", "each"))
     use(running, budget, 7, "ada")
     status = json.loads(run("status", "each", "-o", "json"))

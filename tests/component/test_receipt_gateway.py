@@ -151,4 +151,5 @@ def test_a_receipt_that_was_altered_in_the_database_is_told(gateway: ServingGate
     assert found.exit_code == 1
     assert "receipt 1 was altered" in found.output
     assert "are not the ones that were written (findings: 1, in 1 receipt)" in found.output
-    assert json.loads(command(gateway, "verify", "-o", "json").stdout)["problems"] == ["receipt 1 was altered"]
+    [problem] = json.loads(command(gateway, "verify", "-o", "json").stdout)["problems"]
+    assert problem.startswith("receipt 1 was altered, or ")

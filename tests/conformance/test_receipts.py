@@ -103,17 +103,17 @@ async def test_more_receipts_than_are_read_at_once_are_verified(sqlite: Database
 
 TAMPERING = {
     "altered": ("UPDATE receipts SET status = 500 WHERE sequence = 2", "receipt 2 was altered"),
-    "removed": ("DELETE FROM receipts WHERE sequence = 2", "1 receipt before 3 is gone"),
+    "removed": ("DELETE FROM receipts WHERE sequence = 2", "receipt 2 is missing"),
     "the end removed": ("DELETE FROM receipts WHERE sequence = 3", "the last is receipt 2, and the database"),
     "swapped": (
         "UPDATE receipts SET request_id = CASE sequence WHEN 1 THEN 'r-2' ELSE 'r-1' END WHERE sequence < 3",
         "receipt 1 was altered",
     ),
-    "moved to another account": ("UPDATE receipts SET account = 'team' WHERE sequence = 2", "1 receipt before 3"),
+    "moved to another account": ("UPDATE receipts SET account = 'team' WHERE sequence = 2", "receipt 2 is missing"),
     "put before the first": (
         "INSERT INTO receipts SELECT account, 0, 'x', at, route, provider, model, policy_version, attempts, status, "
         "received, sent, answered, delivered, previous, digest FROM receipts WHERE sequence = 1",
-        "receipt 0 stands behind 0",
+        "receipt 0 stands behind receipt 0",
     ),
 }
 
@@ -150,7 +150,7 @@ async def test_an_end_that_was_cut_with_its_head_is_found_by_a_head_that_was_kep
     async with sqlite.opened() as store:
         alone, with_head = await verified(store)
     assert not alone.problem_count
-    assert "receipt 3, the head that was given, is gone" in with_head.problems[0]
+    assert "the last is receipt 2, and the head that was given has receipt 3" in with_head.problems[0]
 
 
 class AwayAtFirst:

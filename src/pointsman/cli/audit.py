@@ -302,7 +302,7 @@ def export(access: Access, out: str | None, after: ChainHead | None) -> None:
                 _write(file, line_of(entry) + "\n", str(out))
             written, start = written + 1, ChainHead(entry.sequence, entry.digest)
     place = f" to {told(out)}" if out is not None else ""
-    click.echo(f"pointsman: exported {written} entries{place}; head {start}", err=True)
+    click.echo(f"pointsman: exported {written} entr{'y' if written == 1 else 'ies'}{place}; head {start}", err=True)
 
 
 def _write(file: IO[str], line: str, path: str) -> None:

@@ -233,9 +233,10 @@ def _whom(made: "Budget", subject: str = "") -> str:
 
 
 def _limit(made: "Budget") -> str:
+    amount = f"{made.amount} {'of ' if made.unit == BudgetUnit.MONEY else ''}{made.unit}"
     if made.window == BudgetWindow.TOTAL:
-        return f"{made.amount} {made.unit} in total"
-    return f"{made.amount} {made.unit} a {made.window} ({made.time_zone})"
+        return f"{amount} in total"
+    return f"{amount} {'an' if made.window == BudgetWindow.HOUR else 'a'} {made.window} ({made.time_zone})"
 
 
 def _kind(made: "Budget") -> str:

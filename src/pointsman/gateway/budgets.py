@@ -14,6 +14,7 @@ from pointsman.core.quota import DEFAULT_ZONE, LedgerUnavailable
 from pointsman.core.route import RESERVED_NAMES
 from pointsman.core.time_zones import UnknownZone, zone_named
 from pointsman.gateway.named_routes import named_route
+from pointsman.routing.budgets import shown
 from pointsman.store.budget_ledger import SqlBudgetLedger, Used
 from pointsman.store.budget_turns import CounterKey
 from pointsman.store.interface import Reader, Store
@@ -235,7 +236,6 @@ def told(budget: Budget) -> str:
     """A budget in one line."""
     of_whom = budget.scope.value if budget.scope is BudgetScope.ACCOUNT else f"{budget.scope.value} {budget.subject}"
     zone = "" if budget.window is BudgetWindow.TOTAL else f" ({budget.time_zone})"
-    per = "in total" if budget.window is BudgetWindow.TOTAL else f"a {budget.window.value}{zone}"
-    return f"{written_amount(budget.unit, budget.amount)} {budget.unit.value} {per} for {of_whom}" + (
-        "" if budget.is_hard else ", soft"
-    )
+    article = "an" if budget.window is BudgetWindow.HOUR else "a"
+    per = "in total" if budget.window is BudgetWindow.TOTAL else f"{article} {budget.window.value}{zone}"
+    return f"{shown(budget.unit, budget.amount)} {per} for {of_whom}" + ("" if budget.is_hard else ", soft")

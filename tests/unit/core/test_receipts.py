@@ -155,7 +155,7 @@ def test_a_head_is_read_as_it_is_written() -> None:
     head = chain(3)[-1].head
     assert parse_head(f" {head}\n") == head
     for text in ("", "3", f"{head}0", str(head).upper(), f"-{head}"):
-        with pytest.raises(ValueError, match="is no head; it is written NUMBER:DIGEST"):
+        with pytest.raises(ValueError, match="a head is NUMBER:DIGEST"):
             parse_head(text)
 
 
