@@ -25,7 +25,7 @@ from bench.chain_cost import Parts, _Client, dispatcher_of, request_to
 from tests.support.databases import postgres_server
 
 from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
-from pointsman.gateway.budget_stages import BudgetStages
+from pointsman.gateway.stages.budgets import BudgetStages
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.stages import NO_STAGES, Stages

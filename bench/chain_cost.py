@@ -39,7 +39,7 @@ from pointsman.core.token_digest import digest_of
 from pointsman.events.operation_log import OperationLog
 from pointsman.events.operations_record import OperationJournal
 from pointsman.gateway.metrics import Metrics
-from pointsman.gateway.usage import UsageRows
+from pointsman.gateway.stages.usage import UsageRows
 from pointsman.proxy.call import Backend, Call, Response
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.dispatch import Dispatcher

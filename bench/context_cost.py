@@ -23,7 +23,7 @@ from pointsman.core.context_options import ContextOptions
 from pointsman.core.endpoint import Endpoint
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.events.record import Record
-from pointsman.gateway.context_stage import ContextStage
+from pointsman.gateway.stages.context import ContextStage
 from pointsman.proxy.stages import Passage
 from pointsman.routing.context_trim import optimise
 from pointsman.wire.request import Request, RequestHead

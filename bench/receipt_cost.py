@@ -21,7 +21,7 @@ if __name__ == "__main__":
 from bench.chain_cost import Parts, _Client, dispatcher_of, request_to
 
 from pointsman.core.receipt import ReceiptScope
-from pointsman.gateway.receipt_stages import ReceiptStages
+from pointsman.gateway.stages.receipts import ReceiptStages
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.stages import NO_STAGES, Stages

@@ -35,14 +35,15 @@ from pointsman.core.context_options import ContextOptions
 from pointsman.core.policy import Effect, PolicyState, PolicyVersion, Rule, Side
 from pointsman.core.price import Price, PriceTable
 from pointsman.core.receipt import ReceiptScope
-from pointsman.gateway.audit_stage import AuditStage
-from pointsman.gateway.budget_stages import BudgetStages
-from pointsman.gateway.context_stage import ContextStage
-from pointsman.gateway.decisions import Decisions
-from pointsman.gateway.receipt_stages import ReceiptStages
-from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
-from pointsman.gateway.response_policy import ResponsePolicy
-from pointsman.gateway.usage import UsageRows
+from pointsman.gateway.stages.audit import AuditStage
+from pointsman.gateway.stages.budgets import BudgetStages
+from pointsman.gateway.stages.context import ContextStage
+from pointsman.gateway.stages.decisions import Decisions
+from pointsman.gateway.stages.policies_in_force import PoliciesInForce
+from pointsman.gateway.stages.receipts import ReceiptStages
+from pointsman.gateway.stages.request_policy import RequestPolicy
+from pointsman.gateway.stages.response_policy import ResponsePolicy
+from pointsman.gateway.stages.usage import UsageRows
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.dispatch import Dispatcher
 from pointsman.proxy.stages import NO_STAGES, Stages

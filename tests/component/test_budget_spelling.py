@@ -11,7 +11,7 @@ from pointsman.core.budget import MOST, Budget, BudgetScope, BudgetUnit, BudgetW
 from pointsman.core.caller import KEY, SANDBOX_TOKEN, Caller
 from pointsman.core.model_table import Entry, ModelTable
 from pointsman.core.token_digest import digest_of
-from pointsman.gateway.budget_stages import BudgetStages
+from pointsman.gateway.stages.budgets import BudgetStages
 from pointsman.proxy.memory_budgets import MemoryBudgetLedger
 from pointsman.proxy.stages import Stages
 from tests.support.data_door import DataDoor

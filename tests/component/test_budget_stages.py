@@ -19,7 +19,7 @@ from pointsman.core.money import NANO
 from pointsman.core.price import Price, PriceTable
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.token_digest import digest_of
-from pointsman.gateway.budget_stages import BudgetStages
+from pointsman.gateway.stages.budgets import BudgetStages
 from pointsman.proxy.memory_budgets import MemoryBudgetLedger
 from pointsman.proxy.stages import Stages
 from tests.support.data_door import DataDoor

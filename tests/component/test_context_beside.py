@@ -11,7 +11,7 @@ from pointsman.core.context_options import ContextOptions
 from pointsman.core.endpoint import Endpoint
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.events.record import Record
-from pointsman.gateway.context_stage import LARGE_BODY, ContextStage
+from pointsman.gateway.stages.context import LARGE_BODY, ContextStage
 from pointsman.proxy.stages import Passage
 from pointsman.wire.request import Request, RequestHead
 

@@ -7,7 +7,7 @@ import pytest
 from pointsman.core.context_options import ContextOptions
 from pointsman.core.model_table import ModelTable
 from pointsman.core.protocols import InferenceProtocol as P
-from pointsman.gateway.context_stage import ContextStage
+from pointsman.gateway.stages.context import ContextStage
 from pointsman.proxy.stages import Stages
 from tests.support.data_door import DataDoor
 from tests.support.door import candidate

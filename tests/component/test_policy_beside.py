@@ -11,7 +11,8 @@ from pointsman.core.candidate import Candidate
 from pointsman.core.endpoint import Endpoint
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.events.record import Record
-from pointsman.gateway.request_policy import _MOST_ON_THE_LOOP, PoliciesInForce, RequestPolicy
+from pointsman.gateway.stages.policies_in_force import PoliciesInForce
+from pointsman.gateway.stages.request_policy import _MOST_ON_THE_LOOP, RequestPolicy
 from pointsman.proxy.stages import Passage
 from pointsman.routing.policy import CompiledPolicy
 from pointsman.wire.request import Request, RequestHead

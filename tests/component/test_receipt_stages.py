@@ -12,7 +12,7 @@ from pointsman.core.model_errors import InvalidKey
 from pointsman.core.model_table import ModelTable, Target
 from pointsman.core.receipt import Receipt, ReceiptScope
 from pointsman.events.record import Record
-from pointsman.gateway.receipt_stages import LARGE_BODY, ReceiptStages, receipt_of
+from pointsman.gateway.stages.receipts import LARGE_BODY, ReceiptStages, receipt_of
 from pointsman.proxy.stages import Passage, Stages
 from tests.support.data_door import DataDoor
 from tests.support.door import candidate

@@ -13,7 +13,7 @@ from pointsman.core.candidate import Candidate
 from pointsman.core.endpoint import parse_endpoint
 from pointsman.core.model_errors import BudgetExhausted
 from pointsman.events.record import Record
-from pointsman.gateway.budget_stages import BudgetStages, teller
+from pointsman.gateway.stages.budgets import BudgetStages, teller
 from pointsman.proxy.stages import Passage
 from pointsman.store.budget_ledger import SqlBudgetLedger
 from tests.conformance.budgets import ACCOUNT, opened_budgets

@@ -10,7 +10,7 @@ from pointsman.core.audit import AuditDraft, AuditEntry, AuditQuery
 from pointsman.core.chain import ChainHead
 from pointsman.core.control_errors import StoreUnavailable
 from pointsman.gateway.audit_layer import AuditLayer
-from pointsman.gateway.decisions import MOST_OF_A_KIND, MOST_WAITING, OMITTED, WINDOW_SECONDS, Decisions, noting
+from pointsman.gateway.stages.decisions import MOST_OF_A_KIND, MOST_WAITING, OMITTED, WINDOW_SECONDS, Decisions, noting
 from pointsman.store.interface import Store
 from tests.support.databases import Database
 

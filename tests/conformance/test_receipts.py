@@ -13,8 +13,8 @@ import pytest
 from pointsman.core.chain import NO_HEAD
 from pointsman.core.control_errors import InvalidRequest, NotFound, StoreUnavailable
 from pointsman.core.receipt import Receipt, ReceiptScope
-from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
 from pointsman.gateway.receipts import LONGEST_PAGE, READ_AT_ONCE, Receipts, Verification
+from pointsman.gateway.stages.receipts import ReceiptStages, keeping_receipts
 from pointsman.store.sql import SqlStore
 from tests.support.databases import Database
 

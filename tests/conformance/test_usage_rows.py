@@ -19,7 +19,7 @@ from pointsman.core.policy import Effect, PolicyHit
 from pointsman.core.price import ANY_MODEL, Price, PriceTable
 from pointsman.core.usage_row import ESTIMATED, REPORTED, UsageRow
 from pointsman.events.record import Record, StageNotes
-from pointsman.gateway.usage import FORMED_AT_ONCE, WRITTEN_AT_ONCE, UsageRows, keeping, row_of
+from pointsman.gateway.stages.usage import FORMED_AT_ONCE, WRITTEN_AT_ONCE, UsageRows, keeping, row_of
 from pointsman.store.sql import SqlStore
 from pointsman.wire.usage import TokenUsage
 from tests.support.databases import Database, PostgresServer, postgresql_database

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.gateway.usage_tally import tallying
+from pointsman.gateway.stages.usage_tally import tallying
 
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from pointsman.gateway.usage_tally import tallying
+from pointsman.gateway.stages.usage_tally import tallying
 
 async def main():
     with tallying(Path(sys.argv[1]), print) as tally:

@@ -59,7 +59,7 @@ def test_the_page_names_every_promise_about_a_stage_and_no_other() -> None:
 
 
 def test_every_stage_is_composed_by_a_gateway_or_said_to_be_free() -> None:
-    source = (ROOT / "src/pointsman/gateway/stage_composition.py").read_text()
+    source = (ROOT / "src/pointsman/gateway/stages/composition.py").read_text()
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     [composed] = [node for node in calls if ast.unparse(node.func) == "Stages"]
     filled = {each.arg for each in composed.keywords}

@@ -9,8 +9,9 @@ from pointsman.core.model_table import ModelTable, Target
 from pointsman.core.policy import Rule
 from pointsman.events.record import Record
 from pointsman.gateway.policies import Policies
-from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
-from pointsman.gateway.response_policy import ResponsePolicy
+from pointsman.gateway.stages.policies_in_force import PoliciesInForce
+from pointsman.gateway.stages.request_policy import RequestPolicy
+from pointsman.gateway.stages.response_policy import ResponsePolicy
 from pointsman.proxy.stages import Stages
 from pointsman.store.settings import StoreSettings, file_url
 from pointsman.store.sql import open_store

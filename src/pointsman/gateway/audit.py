@@ -1,6 +1,6 @@
 """Operations on the audit record: pages of it, and whether it is the one that was written.
 
-Nothing here changes it. Entries are added by `audit_layer`, `configuration_audit` and `decisions`.
+Nothing here changes it. Entries are added by `audit_layer`, `configuration_audit` and `stages.decisions`.
 """
 
 from collections.abc import Callable, Sequence

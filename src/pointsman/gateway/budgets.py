@@ -1,4 +1,4 @@
-"""Operations on budgets. What is done with them at each request is `budget_stages`'."""
+"""Operations on budgets. What is done with them at each request is `stages.budgets`'."""
 
 import contextlib
 import math

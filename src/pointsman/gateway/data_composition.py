@@ -23,7 +23,7 @@ from pointsman.gateway.model_routes import ModelRoutes
 from pointsman.gateway.provider_health import targets_of_records
 from pointsman.gateway.runner_hub import RunnerHub
 from pointsman.gateway.runners import Runners
-from pointsman.gateway.stage_composition import open_stages
+from pointsman.gateway.stages.composition import open_stages
 from pointsman.gateway.stats import rows_of_records
 from pointsman.gateway.watching import Sources, Watching, watching
 from pointsman.proxy.background import running

@@ -21,10 +21,11 @@ from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.receipt import ReceiptScope
 from pointsman.core.time_zones import zone_named
 from pointsman.events.reasons import reason_of
-from pointsman.gateway.audit_stage import actions_of
-from pointsman.gateway.budget_stages import exhausted
-from pointsman.gateway.context_stage import ContextStage
-from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy, blocked
+from pointsman.gateway.stages.audit import actions_of
+from pointsman.gateway.stages.budgets import exhausted
+from pointsman.gateway.stages.context import ContextStage
+from pointsman.gateway.stages.policies_in_force import PoliciesInForce
+from pointsman.gateway.stages.request_policy import RequestPolicy, blocked
 from pointsman.proxy.budgets import BudgetLedger
 from pointsman.routing.budgets import Standing, Use, applying, may_come_to, refusal_of
 from pointsman.routing.explain_outcomes import (

@@ -1,6 +1,6 @@
 """Operations on receipts: pages of them, one of them, and whether they are the ones that were written.
 
-Nothing here changes any. They are added by `receipt_stages`.
+Nothing here changes any. They are added by `stages.receipts`.
 """
 
 from collections.abc import Sequence

@@ -11,19 +11,20 @@ from dataclasses import dataclass
 
 from pointsman.config.settings import Settings
 from pointsman.core.context_options import ContextOptions
-from pointsman.gateway.audit_stage import AuditStage
-from pointsman.gateway.budget_stages import BudgetStages, teller
-from pointsman.gateway.budgets_in_force import BudgetsInForce
-from pointsman.gateway.context_stage import ContextStage
-from pointsman.gateway.decisions import Decisions, noting
 from pointsman.gateway.explained_stages import ExplainedStages
 from pointsman.gateway.following import following
-from pointsman.gateway.prices_in_force import PricesInForce
-from pointsman.gateway.receipt_stages import ReceiptStages, keeping_receipts
-from pointsman.gateway.request_policy import PoliciesInForce, RequestPolicy
-from pointsman.gateway.response_policy import ResponsePolicy
-from pointsman.gateway.usage import UsageRows, keeping
-from pointsman.gateway.usage_tally import tallying
+from pointsman.gateway.stages.audit import AuditStage
+from pointsman.gateway.stages.budgets import BudgetStages, teller
+from pointsman.gateway.stages.budgets_in_force import BudgetsInForce
+from pointsman.gateway.stages.context import ContextStage
+from pointsman.gateway.stages.decisions import Decisions, noting
+from pointsman.gateway.stages.policies_in_force import PoliciesInForce
+from pointsman.gateway.stages.prices_in_force import PricesInForce
+from pointsman.gateway.stages.receipts import ReceiptStages, keeping_receipts
+from pointsman.gateway.stages.request_policy import RequestPolicy
+from pointsman.gateway.stages.response_policy import ResponsePolicy
+from pointsman.gateway.stages.usage import UsageRows, keeping
+from pointsman.gateway.stages.usage_tally import tallying
 from pointsman.proxy.background import running
 from pointsman.proxy.stages import Stages
 from pointsman.store.budget_ledger import SqlBudgetLedger

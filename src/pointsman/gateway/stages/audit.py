@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from pointsman.core.policy import Effect, PolicyHit
 from pointsman.events.record import Record
-from pointsman.gateway.decisions import Decisions
+from pointsman.gateway.stages.decisions import Decisions
 
 _BUDGET_REASONS = frozenset({"insufficient_quota", "budget_uncounted"})
 BUDGET_ACTION = "budget.refuse"

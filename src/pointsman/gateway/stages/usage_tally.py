@@ -2,7 +2,7 @@
 
 Owns that file, one for each gateway process, and what is told of the requests of one whose process is gone. The count
 is written as each request ends, into the kernel's memory: it survives `kill -9`, not a machine that loses its power.
-What a row is, and when it is written, is `gateway.usage`'s.
+What a row is, and when it is written, is `gateway.stages.usage`'s.
 """
 
 import asyncio

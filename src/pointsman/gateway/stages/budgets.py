@@ -18,7 +18,7 @@ from pointsman.core.price import NO_PRICES, PriceTable, Tokens
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.time_zones import zone_named
 from pointsman.events.record import Record
-from pointsman.gateway.request_tokens import tokens_of
+from pointsman.gateway.stages.tokens import tokens_of
 from pointsman.proxy.budgets import BudgetLedger
 from pointsman.proxy.stages import Passage
 from pointsman.routing.budgets import (

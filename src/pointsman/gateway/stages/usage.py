@@ -19,8 +19,8 @@ from pointsman.core.price import NO_PRICES, PriceTable, Tokens
 from pointsman.core.usage_row import ESTIMATED, REPORTED, UsageRow
 from pointsman.events.printable import printable
 from pointsman.events.record import Record
-from pointsman.gateway.request_tokens import tokens_of
-from pointsman.gateway.usage_tally import UsageTally
+from pointsman.gateway.stages.tokens import tokens_of
+from pointsman.gateway.stages.usage_tally import UsageTally
 from pointsman.proxy.background import running
 from pointsman.proxy.stages import Passage
 from pointsman.routing.tokens_used import NOTHING

@@ -1,6 +1,6 @@
 """The stage that holds answers against their account's policies.
 
-What rules say, and what is held, is `routing.answer_rules`'s; which policies are in force `request_policy`'s. Owns
+What rules say, and what is held, is `routing.answer_rules`'s; which policies are in force `policies_in_force`'s. Owns
 which answers are looked at, and what a client and the operator are told.
 """
 
@@ -11,7 +11,7 @@ from pointsman.core.policy import PolicyHit, Side
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.events.operations_record import Operation
 from pointsman.events.record import Record
-from pointsman.gateway.request_policy import MOST_COMPILED, PoliciesInForce
+from pointsman.gateway.stages.policies_in_force import MOST_COMPILED, PoliciesInForce
 from pointsman.proxy.stages import BodyFilter
 from pointsman.routing.answer_rules import AnswerRules
 from pointsman.routing.policy import CompiledPolicy
