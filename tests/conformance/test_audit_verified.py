@@ -133,7 +133,7 @@ async def test_an_end_that_was_cut_with_its_note_is_found_by_a_kept_head_only(da
         # Written on, it is longer than before, and another.
         await write(store)
         (problem,) = (await audit.verify(head=None)).problems
-        assert problem == "entry 6 is not the one that audit.head has: the record was rewritten"
+        assert problem == "entry 6 is not the one that audit.head has: the chain was rewritten"
 
 
 async def test_a_kept_head_that_cannot_be_read_is_a_finding(sqlite: Database) -> None:
