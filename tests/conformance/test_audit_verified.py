@@ -7,17 +7,10 @@ import pytest
 
 from pointsman.core.audit import AuditDraft, AuditQuery
 from pointsman.core.chain import NO_HEAD, ChainHead
+from pointsman.core.chain_check import Verification
 from pointsman.core.control_errors import InvalidRequest
-from pointsman.gateway.audit import (
-    DEFAULT_PAGE,
-    LONGEST_PAGE,
-    MOST_CHECKED,
-    MOST_PAGE_CHARACTERS,
-    READ_AT_ONCE,
-    Audit,
-    AuditPage,
-    Verification,
-)
+from pointsman.gateway.audit import MOST_PAGE_CHARACTERS, Audit, AuditPage
+from pointsman.gateway.hash_chain import DEFAULT_PAGE, LONGEST_PAGE, MOST_CHECKED, READ_AT_ONCE
 from pointsman.store.sql import SqlStore
 from tests.support.databases import Database
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,6 +13,7 @@ from pointsman.gateway.audit_layer import AuditLayer
 from pointsman.gateway.stages.decisions import MOST_OF_A_KIND, MOST_WAITING, OMITTED, WINDOW_SECONDS, Decisions, noting
 from pointsman.store.interface import Store
 from tests.support.databases import Database
+from tests.support.waiting import until
 
 
 class Away(AuditLayer):
@@ -36,12 +37,6 @@ class Clock:
 async def entries(store: Store) -> list[AuditEntry]:
     async with store.read() as reader:
         return list(await reader.audit(AuditQuery(100_000)))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def until_written(store: Store, number: int) -> list[AuditEntry]:

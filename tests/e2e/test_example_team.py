@@ -14,7 +14,7 @@ from tests.support.dialects import Say
 from tests.support.processes import POINTSMAN, run_to_end
 from tests.support.scripted_model import ScriptedModel
 from tests.support.serving_gateway import ServingGateway, serving_gateway
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "team"
 SHELL = {"type": "function", "function": {"name": "bash"}}
