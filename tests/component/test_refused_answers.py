@@ -99,12 +99,36 @@ def test_nobody_waits_for_the_search_of_a_large_answer(
 ) -> None:
     """It takes some tenths of a second; the loop's own share is a few milliseconds, and more on a busy machine."""
     policed.set(answer_rule(effect=effect, pattern="a[ab]{100}c"))
-    text = "".join(random.Random(1).choices("ab", k=900_000)).encode()
+    text = "".join(random.Random(1).choices("ab", k=300_000)).encode()
     watch = policed.door.call(_watch())
     answer = b'{"choices":[{"message":{"content":"%b"}}],%b}' % (text, USED)
     got = asked(policed, upstream, b"fast", answer)
     worst = policed.door.call(_worst(watch))
     assert (got.status, got.body) == (200, answer)
+    assert worst < 60
+
+
+@pytest.mark.alone
+@pytest.mark.guarantee("P9")
+@pytest.mark.parametrize("size", [90, 300_000])
+def test_nobody_waits_for_the_search_of_what_one_read_brings_of_a_stream(
+    policed: PolicedDoor, upstream: Upstream, size: int
+) -> None:
+    """In many events or in one."""
+    policed.set(answer_rule(pattern="a[ab]{50}c|q"))
+    text = "".join(random.Random(1).choices("ab", k=300_000))
+    events = b"".join(chat_events([text[at : at + size] for at in range(0, len(text), size)]))
+    watch = policed.door.call(_watch())
+    with policed.door.connect() as client:
+        client.send(post(b'{"model":"fast","stream":true}'))
+        peer = upstream.accept()
+        peer.request()
+        peer.start_events()
+        peer.chunk(events)
+        peer.end_chunks()
+        answer = client.answer()
+    worst = policed.door.call(_worst(watch))
+    assert (answer.status, answer.body) == (200, events)
     assert worst < 60
 
 

@@ -64,6 +64,10 @@ class Audit:
             raise InvalidRequest(f"limit is {query.limit}; it is at most {LONGEST_PAGE}, and 0 means {DEFAULT_PAGE}")
         if not 0 <= query.after < 2**63:
             raise InvalidRequest("after is an entry's number, or 0 for none")
+        if any(
+            "\0" in text for text in (query.actor, query.action, query.subject)
+        ):  # which PostgreSQL takes for a fault
+            raise InvalidRequest("actor, action and subject hold no NUL")
         limit = query.limit or DEFAULT_PAGE
         async with self._store.read() as reader:
             found = await reader.audit(replace(query, limit=limit))
