@@ -106,6 +106,20 @@ async def test_a_window_that_nothing_follows_is_counted_when_it_is_over(sqlite: 
             assert found[-1].action == OMITTED
 
 
+async def test_a_clock_that_is_set_back_begins_another_window(sqlite: Database) -> None:
+    async with sqlite.opened() as store:
+        clock = Clock()
+        decisions = Decisions(store, print, clock)
+        async with noting(decisions):
+            for _ in range(MOST_OF_A_KIND + 3):
+                note(decisions)
+            clock.now -= 86_400.0
+            note(decisions)
+            found = await until_written(store, MOST_OF_A_KIND + 2)
+    assert [json.loads(each.after)["count"] for each in found if each.action == OMITTED] == [3]
+    assert found[-1].action == "policy.block"
+
+
 async def test_decisions_wait_for_a_database_that_is_away(sqlite: Database) -> None:
     async with sqlite.opened() as store:
         said: list[str] = []

@@ -42,6 +42,8 @@ class Audit:
     async def page(self, query: AuditQuery) -> AuditPage:
         """Entries that a query takes. Raises InvalidRequest."""
         limit = page_length(query.limit, query.after, AUDIT_CHAIN.nouns)
+        if any("\0" in text for text in (query.actor, query.action, query.subject)):  # PostgreSQL takes it for a fault
+            raise InvalidRequest("actor, action and subject hold no NUL")
         async with self._store.read() as reader:
             found = await reader.audit(replace(query, limit=limit))
         room, taken = MOST_PAGE_CHARACTERS, 0
