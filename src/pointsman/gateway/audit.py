@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pointsman.core.audit import AUDIT_CHAIN, AUDIT_PURPOSE, AuditEntry, AuditQuery
 from pointsman.core.chain import NO_HEAD, ChainHead
 from pointsman.core.chain_check import ChainCheck, Verification, given_head
-from pointsman.core.control_errors import StoreUnavailable
+from pointsman.core.control_errors import InvalidRequest, StoreUnavailable
 from pointsman.gateway.hash_chain import READ_AT_ONCE, page_length, verified
 from pointsman.store.interface import Reader, Store
 
