@@ -13,7 +13,7 @@ from typing import Protocol
 GENESIS = bytes(32)
 """What the first row depends on."""
 _written = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode  # made once: it takes longer than it works
-_HEAD = re.compile(r"([0-9]{1,18}):([0-9a-fA-F]{64})")
+_HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)

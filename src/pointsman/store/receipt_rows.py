@@ -11,6 +11,7 @@ from sqlalchemy.engine import CursorResult
 
 from pointsman.core.chain import GENESIS, NO_HEAD, ChainHead
 from pointsman.core.receipt import Receipt, chained
+from pointsman.store.altered_rows import record_of
 from pointsman.store.tables import receipt_heads, receipts
 
 Execute = Callable[..., Awaitable[CursorResult[*tuple[Any, ...]]]]
@@ -84,14 +85,14 @@ async def page_of_receipts(
         chosen = chosen.order_by(number.desc())
     else:
         chosen = chosen.where(number > after).order_by(number)
-    return [Receipt(*row) for row in (await execute(chosen.limit(limit))).all()]
+    return [record_of(Receipt, row) for row in (await execute(chosen.limit(limit))).all()]
 
 
 async def receipt_of_request(execute: Execute, account: str, request_id: str) -> Receipt | None:
     """One; of several, the first."""
     mine = (receipts.c.account == account) & (receipts.c.request_id == request_id)
     row = (await execute(select(*_COLUMNS).where(mine).order_by(receipts.c.sequence).limit(1))).first()
-    return None if row is None else Receipt(*row)
+    return None if row is None else record_of(Receipt, row)
 
 
 async def noted_head(execute: Execute, account: str) -> ChainHead:
