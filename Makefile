@@ -1,4 +1,4 @@
-# make setup | demo | check | test | bench | fuzz | api-fuzz | corpus
+# make setup | demo | check | test; `make help` says what else there is.
 # PYTHON=/path/to/python3 chooses another interpreter than the distribution's.
 VENV   := .venv
 BIN    := $(VENV)/bin
