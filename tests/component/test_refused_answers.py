@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 
 import pytest
 
@@ -97,15 +98,15 @@ async def _worst(watch: LoopWatch) -> float:
 def test_nobody_waits_for_the_search_of_a_large_answer(
     policed: PolicedDoor, upstream: Upstream, effect: Effect
 ) -> None:
-    """It takes some tenths of a second; the loop's own share is a few milliseconds, and more on a busy machine."""
+    """It takes most of a second, in one go if the loop does it; on a busy machine all takes longer."""
     policed.set(answer_rule(effect=effect, pattern="a[ab]{100}c"))
     text = "".join(random.Random(1).choices("ab", k=300_000)).encode()
-    watch = policed.door.call(_watch())
+    watch, began = policed.door.call(_watch()), time.monotonic()
     answer = b'{"choices":[{"message":{"content":"%b"}}],%b}' % (text, USED)
     got = asked(policed, upstream, b"fast", answer)
     worst = policed.door.call(_worst(watch))
     assert (got.status, got.body) == (200, answer)
-    assert worst < 60
+    assert worst < 0.4 * (time.monotonic() - began) * 1000
 
 
 @pytest.mark.alone
@@ -118,7 +119,7 @@ def test_nobody_waits_for_the_search_of_what_one_read_brings_of_a_stream(
     policed.set(answer_rule(pattern="a[ab]{50}c|q"))
     text = "".join(random.Random(1).choices("ab", k=300_000))
     events = b"".join(chat_events([text[at : at + size] for at in range(0, len(text), size)]))
-    watch = policed.door.call(_watch())
+    watch, began = policed.door.call(_watch()), time.monotonic()
     with policed.door.connect() as client:
         client.send(post(b'{"model":"fast","stream":true}'))
         peer = upstream.accept()
@@ -129,7 +130,7 @@ def test_nobody_waits_for_the_search_of_what_one_read_brings_of_a_stream(
         answer = client.answer()
     worst = policed.door.call(_worst(watch))
     assert (answer.status, answer.body) == (200, events)
-    assert worst < 60
+    assert worst < 0.4 * (time.monotonic() - began) * 1000
 
 
 def test_what_is_held_of_answers_is_counted_until_they_end(policed: PolicedDoor, upstream: Upstream) -> None:
