@@ -197,7 +197,9 @@ async def test_a_page_is_bounded_by_its_text_and_has_one_entry_at_least(sqlite: 
         assert [len(page.entries) for page in await all_pages(audit, AuditQuery(100))] == [2, 1, 1]
 
 
-@pytest.mark.parametrize("query", [AuditQuery(-1), AuditQuery(LONGEST_PAGE + 1), AuditQuery(1, after=-1)])
+@pytest.mark.parametrize(
+    "query", [AuditQuery(-1), AuditQuery(LONGEST_PAGE + 1), AuditQuery(1, after=-1), AuditQuery(1, actor="a\0")]
+)
 async def test_a_query_that_cannot_be_right_is_refused(sqlite: Database, query: AuditQuery) -> None:
     async with sqlite.opened() as store:
         with pytest.raises(InvalidRequest):
