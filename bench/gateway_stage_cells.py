@@ -18,7 +18,7 @@ from bench.stage_world import BLOCKED, SERVED, UNCOUNTED, StageWorld
 _BROKEN_SECONDS = 4.0
 _KILLS = 8
 _HEAD = "audit.head"
-_TOLD = tuple(f"pointsman: {what}" for what in ("usage: ", "receipts: ", "audit: ", "budgets: ", "budgets are "))
+_TOLD = tuple(f"pointsman: {what}" for what in ("usage: ", "receipts: ", "audit: ", "budgets are ", "budgets cannot "))
 
 
 def stages(world: ChainWorld) -> StageWorld:
@@ -41,7 +41,7 @@ def heard(world: StageWorld, seen: Seen, *kinds: str) -> None:
     lines = [line for line in world.said() if line.startswith(_TOLD)]
     seen.operators += lines
     for kind in kinds:
-        if not any(f" {kind}: " in line for line in lines):
+        if not any(line.startswith(f"pointsman: {kind}") for line in lines):
             seen.wrong.append(f"operators are told nothing of {kind}")
 
 

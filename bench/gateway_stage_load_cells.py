@@ -178,11 +178,12 @@ def clock_back(world: ChainWorld, options: Options) -> Seen:
     at, seen, room = stages(world), Seen(0.0), 5
     clock, environ = fake_clock(world.directory)
     late = _HOUR - 60 - time.time() % _HOUR
-    clock.write_text(f"{late:+.1f}\n")
+    clock.write_text(f"{late - _HOUR:+.1f}\n")
     at.gateway.start(environ)
     at.prepare()
     at.run("budget", "create", "hourly", "--account-wide", "--requests", str(room), "--window", "hour")
-    time.sleep(1.0)
+    with at.client(at.gateway.ports["data"]) as client:
+        at.until(lambda: client.ask("fast").status == 429, "the budget is not in force")
     served = []
     for jump in (late, late + 90, late, late + 90):
         clock.write_text(f"{jump:+.1f}\n")
