@@ -152,7 +152,7 @@ async def dispatcher_of(parts: Parts, directory: Path) -> AsyncIterator[tuple[Di
     def flush() -> None:
         log.flush()
         journal.flush()
-        usage._form()
+        usage.form()
         usage._rows.clear()
 
     try:

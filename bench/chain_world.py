@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,11 +20,12 @@ from typing import Any
 from bench.processes import free_ports
 from tests.support.databases import PostgresServer
 from tests.support.gateway_process import GatewayProcess, fetch
-from tests.support.model_client import ModelClient
+from tests.support.model_client import ModelClient, Said
 
 CALLERS = 6
 _ANSWER_SECONDS = 0.003
 """So that some requests are always under way."""
+_EVENT_SECONDS = 0.05
 _PAUSE_SECONDS = 0.004
 _REFUSED_PAUSE_SECONDS = 0.1
 """Or the small disk would soon be full of what the operation log tells of it."""
@@ -60,6 +61,10 @@ class CountingProviders(ThreadingHTTPServer):
         """Providers that take requests and say nothing."""
         self.turn = threading.Lock()
         self.over = threading.Event()
+        self.streams_end = threading.Event()
+        """Until then each stream goes on."""
+        self.word = "word "
+        """Of each event."""
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True)
 
     def __enter__(self) -> "CountingProviders":
@@ -89,7 +94,7 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         name = self.path.split("/")[1]
-        self.rfile.read(int(self.headers["content-length"]))
+        asked = self.rfile.read(int(self.headers["content-length"]))
         if name in self.server.mute:
             self.server.over.wait(_MUTE_SECONDS)
             self.close_connection = True
@@ -98,7 +103,28 @@ class _Answer(BaseHTTPRequestHandler):
         with self.server.turn:
             self.server.answered[name] += 1
             self.server.keys[name, self.headers.get("authorization", "").removeprefix("Bearer ")] += 1
-        self._send(json.dumps({"by": name}).encode())
+        if b'"stream": true' in asked:
+            self._stream()
+        else:
+            self._send(json.dumps({"by": name}).encode())
+
+    def _stream(self) -> None:
+        """Events until the streams may end, or their reader has gone."""
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while not self.server.streams_end.wait(_EVENT_SECONDS) and not self.server.over.is_set():
+                self._event({"choices": [{"delta": {"content": self.server.word}}]})
+            self._event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+            self.wfile.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+            return
+        self.close_connection = True
+
+    def _event(self, data: dict[str, Any]) -> None:
+        event = f"data: {json.dumps(data)}\n\n".encode()
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
 
     def _send(self, body: bytes) -> None:
         self.send_response(200)
@@ -113,6 +139,11 @@ class _Answer(BaseHTTPRequestHandler):
 
 class ChainWorld:
     """One cell's. The chain `fast` asks `limited`, then, unless `alone`, the fallback `open`; `kept` holds its key."""
+
+    options: Sequence[str] = ()
+    """Of each gateway, besides."""
+    pause_seconds = _PAUSE_SECONDS
+    """Of a caller, behind an answer."""
 
     def __init__(
         self,
@@ -139,7 +170,7 @@ class ChainWorld:
         if server is not None:
             options += [f"--database-url={server.url(server.new_database())}"]
         data = directory / "data"
-        self.gateways = [GatewayProcess(data, free_ports(3), *options) for _ in range(gateways)]
+        self.gateways = [GatewayProcess(data, free_ports(3), *options, *self.options) for _ in range(gateways)]
         for gateway in self.gateways:
             stack.callback(gateway.close)
         self._stop = threading.Event()
@@ -181,21 +212,22 @@ class ChainWorld:
         """Callers ask no more, and have their answers."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(60)
+            if thread.ident is not None:
+                thread.join(60)
 
     def _call(self, number: int) -> None:
         port = self.gateways[number % len(self.gateways)].ports["data"]
         while not self._stop.is_set():
-            with contextlib.suppress(OSError, http.client.HTTPException), ModelClient(port) as client:
+            with contextlib.suppress(OSError, http.client.HTTPException), self.client(port) as client:
                 while not self._stop.is_set():
                     is_served = self._one(client)
-                    time.sleep(_PAUSE_SECONDS if is_served else _REFUSED_PAUSE_SECONDS)
+                    time.sleep(self.pause_seconds if is_served else _REFUSED_PAUSE_SECONDS)
             time.sleep(0.02)
 
     def _one(self, client: ModelClient) -> bool:
         began, end = time.monotonic(), ""
         try:
-            said = client.ask("fast")
+            said = self._asked(client)
             answer = said.json
             end = f"{said.status} {answer['by'] if said.status == 200 else answer['error']['code']}"
             return said.status == 200
@@ -204,6 +236,13 @@ class ChainWorld:
             raise
         finally:
             self.calls.append(Call(began, time.monotonic(), end))
+
+    def client(self, port: int) -> ModelClient:
+        """Of a gateway's listener."""
+        return ModelClient(port)
+
+    def _asked(self, client: ModelClient) -> Said:
+        return client.ask("fast")
 
     def until(self, condition: Callable[[], bool], problem: str, seconds: float = _RECOVERY_SECONDS) -> float:
         """Seconds that it took. Raises TimeoutError."""
@@ -216,14 +255,16 @@ class ChainWorld:
 
     def recovered(self, mended: float, by: str = "limited") -> float:
         """Seconds until every caller but for chance is answered by that provider, quickly. Raises TimeoutError."""
+        return self.all_end((f"200 {by}",), mended)
+
+    def all_end(self, ends: Sequence[str], mended: float) -> float:
+        """The same for calls that end in one of some ways."""
 
         def well() -> bool:
             recent = self.calls[-2 * CALLERS :]
-            return all(
-                each.began > mended and each.end == f"200 {by}" and each.ended - each.began < _QUICK for each in recent
-            )
+            return all(each.began > mended and each.end in ends and each.ended - each.began < _QUICK for each in recent)
 
-        self.until(well, f"not everybody is answered by {by}: {Counter(each.end for each in self.calls[-12:])}")
+        self.until(well, f"not everybody ends with {ends}: {Counter(each.end for each in self.calls[-12:])}")
         self.recovered_at = time.monotonic()
         return self.recovered_at - mended
 

@@ -53,6 +53,8 @@ class ChainCell:
     gateways: int = 1
     seconds: float = 90.0
     """In all, on a busy machine."""
+    make: type[ChainWorld] = ChainWorld
+    """The world."""
 
 
 def fake_clock(directory: Path) -> tuple[Path, dict[str, str]]:

@@ -33,6 +33,8 @@ from bench.gateway_chain_cells import CHAIN_CELLS
 from bench.gateway_database_cells import DATABASE_CELLS, POSTGRESQL_CELLS, data_directory
 from bench.gateway_process_cells import PROCESS_CELLS
 from bench.gateway_quota_cells import QUOTA_CELLS
+from bench.gateway_stage_cells import STAGE_CELLS
+from bench.gateway_stage_load_cells import STAGE_LOAD_CELLS
 from bench.gateway_world import Mark, World
 from tests.support.databases import PostgresServer, postgres_server
 
@@ -69,7 +71,7 @@ def run_chain_cell(cell: ChainCell, options: Options, server: PostgresServer | N
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         data_directory(directory / "data", stack)
-        world = ChainWorld(directory, stack, limit=cell.limit, alone=cell.alone, gateways=cell.gateways, server=server)
+        world = cell.make(directory, stack, limit=cell.limit, alone=cell.alone, gateways=cell.gateways, server=server)
         try:
             with bounded(cell.seconds):
                 seen = cell.act(world, options)
@@ -168,7 +170,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true")
     chosen = parser.parse_args()
     cells = [*PROCESS_CELLS, *DATABASE_CELLS, *POSTGRESQL_CELLS]
-    chains = [*QUOTA_CELLS, *CHAIN_CELLS]
+    chains = [*QUOTA_CELLS, *CHAIN_CELLS, *STAGE_CELLS, *STAGE_LOAD_CELLS]
     if chosen.cell:
         cells = [cell for cell in cells if any(words in cell.name for words in chosen.cell)]
         chains = [cell for cell in chains if any(words in cell.name for words in chosen.cell)]

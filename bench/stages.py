@@ -156,7 +156,7 @@ class Cell:
 
 
 async def _written(rows: UsageRows) -> None:
-    rows._form()
+    rows.form()
     await rows._write()
 
 

@@ -63,6 +63,21 @@ def test_an_answer_is_redacted_in_its_strings_alone(policed: PolicedDoor, upstre
     )
 
 
+@pytest.mark.parametrize("route", ["fast", "chained"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_answer_is_held_against_the_version_that_its_request_was(
+    policed: PolicedDoor, upstream: Upstream, route: str, is_first: bool
+) -> None:
+    if not is_first:
+        policed.set(HIDE)
+    with Asked(policed, upstream, route) as asked:
+        policed.set(BLOCK)
+        asked.peer.respond(ANSWER)
+        answer = asked.client.answer()
+    assert answer.body == (ANSWER if is_first else ANSWER.replace(b"\\u0053ecret", b"[redacted]"))
+    assert answer.value(b"x-pointsman-policy") == (None if is_first else b"enforced=1; answers=redact")
+
+
 @pytest.mark.guarantee("P6")
 @pytest.mark.parametrize("route", ["fast", "chained"])
 @pytest.mark.parametrize("path", [CHAT, b"/v1/completions", b"/v1/responses", MESSAGES])

@@ -93,11 +93,19 @@ async def test_what_is_no_head_is_told_and_stays(sqlite: Database, tmp_path: Pat
     assert (tmp_path / FILE_NAME).read_bytes() == content
 
 
-async def test_a_file_that_cannot_be_written_is_told_once_and_stops_nothing(sqlite: Database, tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_written_is_told_once_and_written_as_soon_as_it_can_be(
+    sqlite: Database, tmp_path: Path
+) -> None:
     said: list[str] = []
     async with sqlite.opened() as store:
         file = await checked(store, tmp_path / "away", said)
         file.note(await write(store))
         file.note(await write(store))
-    assert len(said) == 1
-    assert "cannot be written" in said[0]
+        assert len(said) == 1
+        assert "cannot be written (No such file or directory); it is tried again with each entry" in said[0]
+        (tmp_path / "away").mkdir()
+        head = await write(store)
+        file.note(head)
+        assert file.read() == head
+        file.note(await write(store))
+    assert said[1:] == [f"audit: {file.path} is written again"]

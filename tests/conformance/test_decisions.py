@@ -20,11 +20,15 @@ class Away(AuditLayer):
     """Its database is away as long as a test says so."""
 
     failure: Exception | None = None
+    is_lost_after_the_commit = False
 
     async def append_audit(self, drafts: Sequence[AuditDraft]) -> ChainHead:
+        if self.failure is not None and not self.is_lost_after_the_commit:
+            raise self.failure
+        head = await super().append_audit(drafts)
         if self.failure is not None:
             raise self.failure
-        return await super().append_audit(drafts)
+        return head
 
 
 class Clock:
@@ -106,18 +110,19 @@ async def test_a_window_that_nothing_follows_is_counted_when_it_is_over(sqlite: 
             assert found[-1].action == OMITTED
 
 
-async def test_a_clock_that_is_set_back_begins_another_window(sqlite: Database) -> None:
+async def test_a_clock_that_is_set_back_a_day_ends_the_window(sqlite: Database) -> None:
     async with sqlite.opened() as store:
         clock = Clock()
+        clock.now = 90_000.0
         decisions = Decisions(store, print, clock)
         async with noting(decisions):
-            for _ in range(MOST_OF_A_KIND + 3):
+            for _ in range(MOST_OF_A_KIND + 2):
                 note(decisions)
-            clock.now -= 86_400.0
-            note(decisions)
+            clock.now = 3600.0
+            note(decisions, "r-2")
             found = await until_written(store, MOST_OF_A_KIND + 2)
-    assert [json.loads(each.after)["count"] for each in found if each.action == OMITTED] == [3]
-    assert found[-1].action == "policy.block"
+        assert json.loads(found[-2].after) == {"action": "policy.block", "count": 2, "seconds": WINDOW_SECONDS}
+        assert (found[-1].at, found[-1].subject) == (3600.0, "r-2")
 
 
 async def test_decisions_wait_for_a_database_that_is_away(sqlite: Database) -> None:
@@ -133,6 +138,22 @@ async def test_decisions_wait_for_a_database_that_is_away(sqlite: Database) -> N
             await until_written(store, 1)
             await until(lambda: len(said) == 2)
         assert said[1:] == ["audit: decisions are written again; 0 were lost since the start"]
+
+
+async def test_what_was_committed_as_the_database_went_is_not_written_twice(database: Database) -> None:
+    async with database.opened() as stored:
+        store = Away(stored, Clock())
+        decisions = Decisions(store, print, Clock())
+        store.failure, store.is_lost_after_the_commit = StoreUnavailable("the database was lost"), True
+        async with noting(decisions):
+            note(decisions, "r-1")
+            note(decisions, "r-2")
+            await until_written(stored, 2)
+            note(decisions, "r-3")
+            store.failure = None
+            await until_written(stored, 3)
+        assert [each.subject for each in await entries(stored)] == ["r-1", "r-2", "r-3"]
+        assert decisions.lost == 0
 
 
 async def test_what_is_lost_is_counted(sqlite: Database) -> None:

@@ -15,10 +15,12 @@ from pointsman.core.control_errors import InvalidRequest, NotFound, StoreUnavail
 from pointsman.core.receipt import Receipt, ReceiptScope
 from pointsman.gateway.hash_chain import LONGEST_PAGE, READ_AT_ONCE
 from pointsman.gateway.receipts import Receipts
-from pointsman.gateway.stages.receipts import ReceiptStages, keeping_receipts
+from pointsman.gateway.stages.receipts import WRITTEN_AT_ONCE, ReceiptStages, keeping_receipts
 from pointsman.store.sql import SqlStore
 from tests.support.databases import Database
 from tests.support.waiting import until
+
+_SEVERAL_BATCHES = 2 * WRITTEN_AT_ONCE + 7
 
 
 def draft(number: int, account: str = "default") -> Receipt:
@@ -218,7 +220,25 @@ async def test_more_than_may_wait_are_lost_and_counted(sqlite: Database, more: i
         async with keeping_receipts(stages):
             pass
         assert len(await kept(store)) == min(3, 3 + more)
-    assert (stages.lost, len(said)) == (max(0, more), max(0, more))
+    lost = max(0, more)
+    assert (stages.lost, len(said)) == (lost, 2 * lost)  # when they begin to be, and how many they were
+
+
+async def test_all_that_may_wait_is_written_in_order_and_verifies(sqlite: Database) -> None:
+    said: list[str] = []
+    async with sqlite.opened() as store:
+        away = AwayAtFirst(store, writes=False)
+        stages = ReceiptStages(ReceiptScope(is_all=True), away, said.append, _SEVERAL_BATCHES)  # type: ignore[arg-type]
+        async with keeping_receipts(stages), asyncio.timeout(60):
+            stages.add(draft(0))
+            await until(lambda: bool(said))
+            for number in range(1, _SEVERAL_BATCHES + 1):
+                stages.add(draft(number))
+            while len(made := await kept(store)) < _SEVERAL_BATCHES:
+                await asyncio.sleep(0.3)
+        assert [each.request_id for each in made] == [f"r-{number}" for number in range(_SEVERAL_BATCHES)]
+        found = await Receipts(store).verify("default")
+    assert (found.problem_count, found.checked, stages.lost) == (0, _SEVERAL_BATCHES, 1)
 
 
 async def test_what_nobody_writes_any_more_is_told(tmp_path: Path) -> None:

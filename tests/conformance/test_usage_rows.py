@@ -15,9 +15,10 @@ from pointsman.core.endpoint import parse_endpoint
 from pointsman.core.event_kinds import INFER_CANCELLED
 from pointsman.core.money import MOST
 from pointsman.core.policy import Effect, PolicyHit
-from pointsman.core.price import ANY_MODEL, Price, PriceTable
+from pointsman.core.price import ANY_MODEL, Price, PriceChange, PriceTable
 from pointsman.core.usage_row import ESTIMATED, REPORTED, UsageRow
 from pointsman.events.record import Record, StageNotes
+from pointsman.gateway.stages.prices_in_force import PricesInForce
 from pointsman.gateway.stages.usage import FORMED_AT_ONCE, WRITTEN_AT_ONCE, UsageRows, keeping, row_of
 from pointsman.store.sql import SqlStore
 from pointsman.wire.usage import TokenUsage
@@ -179,6 +180,29 @@ async def test_old_rows_go_and_the_others_stay(database: Database) -> None:
     assert said == ["usage: 1 rows older than 400 days were removed"]
 
 
+async def test_a_request_is_reckoned_by_the_prices_of_its_end_as_its_budgets_are(sqlite: Database) -> None:
+    async with sqlite.opened() as store:
+        prices = PricesInForce(store)
+        rows = UsageRows(store, print, time.time, keep_days=400_000, prices_of=prices.of_account)
+        prices.before_change = rows.form
+        for version, nano_per_million in ((1, 10**6), (2, 10**9)):
+            async with store.write() as writer:
+                price = Price("groq", ANY_MODEL, nano_per_million, 0)
+                await writer.insert_price_change(PriceChange("default", version, 1.0, price))
+            rows.record(ended(version))
+            await prices.refresh()
+        rows.record(ended(3))
+        async with keeping(rows):
+            pass
+        async with store.read() as reader:
+            found = {row.request_id: row for row in await reader.usage("default", 0, 100)}
+    assert [(found[f"r-{n}"].price_version, found[f"r-{n}"].cost) for n in (1, 2, 3)] == [
+        (0, None),
+        (1, 12_000),
+        (2, 12_000_000),
+    ]
+
+
 @pytest.mark.guarantee("L4")
 def test_rows_wait_while_the_database_is_away_and_too_many_are_counted(
     own_server: PostgresServer, tmp_path: Path
@@ -207,6 +231,17 @@ def test_rows_wait_while_the_database_is_away_and_too_many_are_counted(
         runner.run(whole())
     assert said[0] == f"usage: {FORMED_AT_ONCE + 1} rows wait for the database; more are lost until it answers"
     assert said[1:] == [said[1], f"usage: rows are written again; {FORMED_AT_ONCE - 1} were lost since the start"]
+
+
+async def test_rows_that_were_committed_as_the_database_went_are_not_written_twice(database: Database) -> None:
+    async with database.opened() as store:
+        first = [row_of(ended(number, 1000.0 + number)) for number in range(3)]
+        await store.append_usage(first)
+        await store.append_usage([*first, row_of(ended(9, 1009.0))], again=True)
+        await store.append_usage(first[:1], again=True)
+        async with store.read() as reader:
+            found = [row.request_id for row in await reader.usage("default", 0, 100)]
+    assert sorted(found) == ["r-0", "r-1", "r-2", "r-9"]
 
 
 def test_a_database_that_stays_away_does_not_keep_a_gateway_from_ending(

@@ -1,6 +1,7 @@
 """What happened in one case: a request, a refusal, a failed handshake, a change of routes. Never a body or header."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from pointsman.core.body_hashes import BodyHashes
 from pointsman.core.caller import ANYBODY
@@ -73,13 +74,15 @@ class OperationEnds(Protocol):
 class StageNotes:
     """What a gateway's stages note of one request. Not a dataclass: on the hot path."""
 
-    __slots__ = ("hashes", "hits", "hold", "own_lines", "policy_version", "saved_tokens", "tokens")
+    __slots__ = ("answer_policies", "hashes", "hits", "hold", "own_lines", "policy_version", "saved_tokens", "tokens")
 
     def __init__(self) -> None:
         self.hold: object | None = None
         """The places of budgets that it holds, for the stage that gives them back."""
         self.hashes: BodyHashes | None = None
         """Of the bodies, where it gets a receipt."""
+        self.answer_policies: Sequence[Any] | None = None
+        """What its answer is held against: what was in force when the request was held. None: nobody has looked."""
         self.hits: tuple[PolicyHit, ...] = ()
         """Rules that matched, of either side."""
         self.policy_version = 0

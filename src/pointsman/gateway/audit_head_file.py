@@ -18,13 +18,16 @@ _LONGEST_FILE = 1024
 
 
 class AuditHeadFile:
-    """Once it contradicts the record it is kept as it is, until somebody has looked and removes it."""
+    """Once it contradicts the record it is kept as it is, until somebody has looked and removes it. One that cannot be
+    written is tried again with the next head: what it holds stays true."""
 
     def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
         self.path = directory / FILE_NAME
         self._say = say
         self._head = NO_HEAD
         self._is_kept = False
+        self._trouble = ""
+        """Why it could not be written, the last time."""
 
     def read(self) -> ChainHead | None:
         """What it holds; None when there is none. Raises ValueError for what is no head, OSError."""
@@ -61,8 +64,17 @@ class AuditHeadFile:
         self._head = head
         try:
             self._write(head)
+            trouble = ""
         except OSError as error:
-            self._keep(f"{self.path} cannot be written ({error.strerror})")
+            trouble = error.strerror or type(error).__name__
+        if trouble and trouble != self._trouble:
+            self._say(
+                f"audit: {self.path} cannot be written ({trouble}); it is tried again with each entry, and a cut of "
+                "what was added since would not be noticed"
+            )
+        elif self._trouble and not trouble:
+            self._say(f"audit: {self.path} is written again")
+        self._trouble = trouble
 
     def _write(self, head: ChainHead) -> None:
         draft = self.path.with_name(f".{FILE_NAME}.{os.getpid()}")

@@ -66,9 +66,9 @@ class AuditLayer:
         """The store's."""
         await self._store.append_receipts(drafts, again=again)
 
-    async def append_usage(self, rows: Sequence[UsageRow]) -> None:
+    async def append_usage(self, rows: Sequence[UsageRow], *, again: bool = False) -> None:
         """The store's."""
-        await self._store.append_usage(rows)
+        await self._store.append_usage(rows, again=again)
 
     async def prune_usage(self, before: float) -> int:
         """The store's."""

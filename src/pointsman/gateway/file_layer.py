@@ -81,9 +81,9 @@ class FileLayer:
         async with self._store.write() as writer:
             yield _LayeredWriter(writer, self._file, self._replaced)
 
-    async def append_usage(self, rows: Sequence[UsageRow]) -> None:
+    async def append_usage(self, rows: Sequence[UsageRow], *, again: bool = False) -> None:
         """The store's."""
-        await self._store.append_usage(rows)
+        await self._store.append_usage(rows, again=again)
 
     async def prune_usage(self, before: float) -> int:
         """The store's."""

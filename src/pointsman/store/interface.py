@@ -238,8 +238,11 @@ class Store(Protocol):
     def write(self) -> AbstractAsyncContextManager[Writer]:
         """A transaction: committed at the end, undone when the block raises."""
 
-    async def append_usage(self, rows: Sequence[UsageRow]) -> None:
-        """Add rows, all or none. The generation stays: nothing that is kept by it depends on them."""
+    async def append_usage(self, rows: Sequence[UsageRow], *, again: bool = False) -> None:
+        """Add rows, all or none. The generation stays: nothing that is kept by it depends on them.
+
+        `again`: an attempt before failed, and may have been made all the same; what is there is left out.
+        """
 
     async def prune_usage(self, before: float) -> int:
         """Remove rows older than `before` (seconds since the epoch); how many there were. The generation stays."""

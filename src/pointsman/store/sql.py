@@ -94,11 +94,11 @@ class SqlStore:
         finally:
             self._turn.release()
 
-    async def append_usage(self, rows: Sequence[UsageRow]) -> None:
-        """Add rows, all or none."""
+    async def append_usage(self, rows: Sequence[UsageRow], *, again: bool = False) -> None:
+        """Add rows, all or none; `again` without those that are there."""
         if rows:
             async with self._beside_records() as writer:
-                await writer.insert_usage(rows)
+                await writer.insert_usage(rows, again=again)
 
     async def prune_usage(self, before: float) -> int:
         """Remove rows older than `before`."""

@@ -24,6 +24,16 @@ def rows_page(account: str, period: Period, limit: int, after: RowPlace | None) 
     return page.order_by(usage.c.at.desc(), usage.c.id.desc()).limit(limit)
 
 
+def written_of(rows: Sequence[UsageRow]) -> Select[Any]:
+    """Which of some rows are there already, by their requests' ids."""
+    moments = [row.at for row in rows]
+    return select(usage.c.request_id).where(
+        usage.c.account.in_({row.account for row in rows}),
+        usage.c.at.between(min(moments), max(moments)),
+        usage.c.request_id.in_([row.request_id for row in rows]),
+    )
+
+
 def sums(account: str | None, by: Sequence[UsageBy], period: Period, limit: int, dialect: str) -> Select[Any]:
     """One line per group, which begins with what its requests have in common: the dearest first, within the latest
     days. `account`: None for all.

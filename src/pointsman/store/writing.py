@@ -48,6 +48,7 @@ from pointsman.store.tables import (
     sandbox_tokens,
     usage,
 )
+from pointsman.store.usage_statements import written_of
 
 
 class SqlWriter(SqlReader):
@@ -270,8 +271,13 @@ class SqlWriter(SqlReader):
         self.failure = self.failure or problem
         raise problem
 
-    async def insert_usage(self, rows: Sequence[UsageRow]) -> None:
-        """Add rows; called without a turn."""
+    async def insert_usage(self, rows: Sequence[UsageRow], *, again: bool) -> None:
+        """Add rows, `again` those alone that are not there; called without a turn."""
+        if again:
+            there = {row.request_id for row in (await self._execute(written_of(rows))).all()}
+            rows = [row for row in rows if row.request_id not in there]
+        if not rows:
+            return
         await self._insert_rows(usage, UsageRow._fields, rows)
 
     async def _insert_rows(self, table: Table, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:

@@ -57,6 +57,7 @@ async def open_stages(
     prices = PricesInForce(store)
     await stack.enter_async_context(following(prices, "prices"))
     usage = UsageRows(store, say, time.time, keep_days=settings.usage_keep_days, prices_of=prices.of_account)
+    prices.before_change = usage.form
     usage.tally = stack.enter_context(tallying(settings.data_dir, say))
     await stack.enter_async_context(keeping(usage))
     receipts: ReceiptStages | None = None

@@ -9,7 +9,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from pointsman.core.audit import AuditDraft
+from pointsman.core.audit import AuditDraft, AuditQuery
 from pointsman.core.audited import as_json
 from pointsman.core.control_errors import ControlError
 from pointsman.core.fault_place import fault_place
@@ -29,6 +29,7 @@ WRITTEN_AT_ONCE = 200
 _RETRY_SECONDS = 1.0
 _STOP_SECONDS = 5.0
 _LONGEST = 512
+_LOOKED_AT = 16
 
 Kind = tuple[str, str]
 """Account and action."""
@@ -48,6 +49,8 @@ class Decisions:
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._is_away = False
+        self._unsure = 0
+        """Of those that wait, how many were in a write that failed: it may have been made all the same."""
         self.lost = 0
         """Decisions since the start that no entry tells of, not even by a number."""
 
@@ -59,7 +62,7 @@ class Decisions:
         `detail` becomes JSON and must hold no text of the request: the record is kept for ever.
         """
         now = self._now()
-        if not 0 < self._window_ends - now <= WINDOW_SECONDS:  # also where the clock was set back
+        if self._is_over(now):
             self._end_window()
             self._window_ends = now + WINDOW_SECONDS
         kind = (account, action)
@@ -70,6 +73,10 @@ class Decisions:
             after = as_json(dict(detail)) if detail else ""
             self._add(AuditDraft(now, account, actor, action, subject[:_LONGEST], after=after))
         self._wake.set()
+
+    def _is_over(self, now: float) -> bool:
+        """Also when the clock was set back: else nothing more would be told until it is as late again."""
+        return not self._window_ends - WINDOW_SECONDS <= now < self._window_ends
 
     def _end_window(self) -> None:
         """Count what was not told one by one."""
@@ -95,7 +102,7 @@ class Decisions:
         while not self._stopping.is_set():
             await self._woken()
             await self._pause(WAIT_SECONDS)
-            if self._omitted and not 0 < self._window_ends - self._now() <= WINDOW_SECONDS:
+            if self._omitted and self._is_over(self._now()):
                 self._end_window()
             while self._waiting and not self._stopping.is_set() and not await self._write():
                 await self._pause(_RETRY_SECONDS)
@@ -104,7 +111,7 @@ class Decisions:
 
     async def _woken(self) -> None:
         """Until something was noted, or a window is over whose rest has to be counted."""
-        left = min(WINDOW_SECONDS, max(0.0, self._window_ends - self._now())) if self._omitted else None
+        left = min(max(0.0, self._window_ends - self._now()), WINDOW_SECONDS) if self._omitted else None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left):
                 await self._wake.wait()
@@ -120,7 +127,11 @@ class Decisions:
         while self._waiting:
             batch = self._waiting[:WRITTEN_AT_ONCE]
             try:
-                await self._store.append_audit(batch)
+                if self._unsure and await self._has(batch[0]):
+                    batch = batch[: self._unsure]
+                else:
+                    self._unsure = len(batch)
+                    await self._store.append_audit(batch)
             except ControlError as error:
                 if not self._is_away:
                     self._is_away = True
@@ -130,10 +141,17 @@ class Decisions:
                 self._say(f"audit: internal error: {fault_place(error)}")
                 self._lose(len(batch))
             del self._waiting[: len(batch)]
+            self._unsure = 0
         if self._is_away:
             self._is_away = False
             self._say(f"audit: decisions are written again; {self.lost} were lost since the start")
         return True
+
+    async def _has(self, draft: AuditDraft) -> bool:
+        """Whether the record has this one, and so all that were written with it."""
+        query = AuditQuery(_LOOKED_AT, 0, draft.account, draft.actor, draft.action, draft.subject, draft.at)
+        async with self._store.read() as reader:
+            return any((each.at, each.after) == (draft.at, draft.after) for each in await reader.audit(query))
 
     def stop(self) -> None:
         """Let `follow` write what is left, and end."""

@@ -3,7 +3,7 @@
 When it is looked at is `following`'s; requests never wait for the store.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pointsman.core.price import NO_PRICES, PriceTable
 from pointsman.store.interface import Store
@@ -16,6 +16,8 @@ class PricesInForce:
         self._store = store
         self._read_from = -1
         self._tables: Mapping[str, PriceTable] = {}
+        self.before_change: Callable[[], None] = lambda: None
+        """Called while the old tables are in force still: what has ended is reckoned by them."""
 
     def of_account(self, account: str) -> PriceTable:
         """Its table of the moment."""
@@ -27,5 +29,8 @@ class PricesInForce:
             return
         async with self._store.read() as reader:
             source = await reader.generation()
-            self._tables = await reader.price_tables()
+            tables = await reader.price_tables()
         self._read_from = source
+        if tables != self._tables:
+            self.before_change()
+            self._tables = tables

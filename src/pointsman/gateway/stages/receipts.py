@@ -89,10 +89,9 @@ class ReceiptStages:
             await self._wake.wait()
             await self._pause(WAIT_SECONDS)
             self._wake.clear()
-            while self._waiting and not await self.write():
-                await self._pause(RETRY_SECONDS)
-                if self._stopping.is_set():
-                    break
+            while self._waiting and not self._stopping.is_set():
+                if not await self.write():
+                    await self._pause(RETRY_SECONDS)
         while self._waiting and await self.write():
             pass
 
@@ -118,7 +117,7 @@ class ReceiptStages:
             self._lose(len(batch), f"internal error: {fault_place(error)}")
         for _ in batch:
             self._waiting.popleft()
-        if self._again:
+        if self._again or (self._is_full and not self._waiting):
             self._again = self._is_full = False
             self._say(f"receipts: they are written again; {self.lost} were lost since the start")
         return True

@@ -46,6 +46,7 @@ class RequestPolicy:
         """Raises PolicyBlocked and PolicyUnsearchable."""
         record = passage.record
         about_answers = self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
+        passage.notes.answer_policies = about_answers
         if about_answers:
             passage.wants_plain_answer = any(compiled.refuses_unread for compiled in about_answers)
         in_force = self._policies.about(record.caller, record.route, record.protocol, Side.REQUEST)

@@ -6,7 +6,7 @@ which answers are looked at, and what a client and the operator are told.
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pointsman.core.caller import Caller
 from pointsman.core.policy import PolicyHit, Side
@@ -29,11 +29,11 @@ class ResponsePolicy:
 
     def __init__(self, policies: PoliciesInForce) -> None:
         self._policies = policies
-        self._made: dict[tuple[Caller, str, str], tuple[list[CompiledPolicy], AnswerRules]] = {}
+        self._made: dict[tuple[Caller, str, str], tuple[Sequence[CompiledPolicy], AnswerRules]] = {}
 
     def __call__(self, record: Record, head: ResponseHead) -> BodyFilter | None:
         """What an answer's body goes through. Errors of an upstream, and what has no text, pass as they are."""
-        in_force = self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
+        in_force = self._in_force(record)
         if not in_force or not _LEAST_SUCCESS <= head.status <= _MOST_SUCCESS or not has_body(head.status):
             return None
         if record.protocol == InferenceProtocol.EMBEDDINGS or is_counting(record.path):
@@ -59,7 +59,13 @@ class ResponsePolicy:
 
         return tell
 
-    def _rules(self, record: Record, in_force: list[CompiledPolicy]) -> AnswerRules:
+    def _in_force(self, record: Record) -> Sequence[CompiledPolicy]:
+        """Those that its request was held against: one that is enforced meanwhile is for the requests after it."""
+        if record.notes is not None and record.notes.answer_policies is not None:
+            return record.notes.answer_policies
+        return self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
+
+    def _rules(self, record: Record, in_force: Sequence[CompiledPolicy]) -> AnswerRules:
         asked = record.caller, record.route, record.protocol
         known = self._made.get(asked)
         if known is not None and len(known[0]) == len(in_force) and all(map(_is_same, known[0], in_force)):

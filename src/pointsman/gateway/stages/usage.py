@@ -70,6 +70,7 @@ class UsageRows:
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._away = False
+        """Whether the last write failed: it may have been made all the same."""
         self._full = False
         self.lost = 0
         """Rows that were given up since the start."""
@@ -86,10 +87,10 @@ class UsageRows:
         if len(ended) == 1:
             self._wake.set()
         elif len(ended) >= FORMED_AT_ONCE:
-            self._form()
+            self.form()
 
-    def _form(self) -> None:
-        """Rows are small; records hold the ends of bodies."""
+    def form(self) -> None:
+        """Make rows, at the prices of the moment, of what has ended. They are small; records hold ends of bodies."""
         ended, self._ended = self._ended, []
         room = self._most_waiting - len(self._rows)
         if len(ended) > room:
@@ -111,12 +112,12 @@ class UsageRows:
             await self._wake.wait()
             await self._pause(WAIT_SECONDS)
             self._wake.clear()
-            self._form()
+            self.form()
             while self._rows and not await self._write():
                 await self._pause(RETRY_SECONDS)
                 if self._stopping.is_set():
                     break
-        self._form()
+        self.form()
         while self._rows and await self._write():
             pass
 
@@ -130,7 +131,7 @@ class UsageRows:
         while self._rows:
             batch = list(itertools.islice(self._rows, WRITTEN_AT_ONCE))
             try:
-                await self._store.append_usage(batch)
+                await self._store.append_usage(batch, again=self._away)
             except ControlError as error:
                 if not self._away:
                     self._away = True
@@ -143,7 +144,7 @@ class UsageRows:
                 self.tally.settled(len(batch))
             for _ in batch:
                 self._rows.popleft()
-        if self._away:
+        if self._away or self._full:
             self._away = self._full = False
             self._say(f"usage: rows are written again; {self.lost} were lost since the start")
         return True
@@ -155,7 +156,7 @@ class UsageRows:
 
     def give_up(self) -> None:
         """Count and tell what nobody will write any more."""
-        self._form()
+        self.form()
         if self._rows:
             self._lose(len(self._rows), "the database did not take them before the end")
             self._rows.clear()
