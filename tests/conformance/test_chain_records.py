@@ -112,7 +112,8 @@ async def test_usage_leaves_the_generation_alone(database: Database) -> None:
 
 
 def _as_0001_left_it(connection: Connection) -> None:
-    for table in ("keys", "usage", "runners", "ai_models", "budgets", "policies", "price_changes"):
+    made_since = ("audit", "audit_head", "receipts", "receipt_heads")
+    for table in (*made_since, "keys", "usage", "runners", "ai_models", "budgets", "policies", "price_changes"):
         connection.execute(text(f"DROP TABLE {table}"))
     for column in ("candidates", "strategy", "fallback", "request_timeout_seconds", "target", "via_gateway", "context"):
         connection.execute(text(f"ALTER TABLE routes DROP COLUMN {column}"))

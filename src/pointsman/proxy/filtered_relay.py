@@ -34,7 +34,7 @@ class FilteredRelay(Relay):
         self._filter = body_filter
         self._abandon = abandon
         self._refused = ""
-        self._seen = Meter()
+        self._seen = Meter(of_responses=self._meter.of_responses)
 
     @property
     def meter(self) -> Meter:
