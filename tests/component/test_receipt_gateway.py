@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tests.component.test_runner_routes import until_in_force
 from tests.support.canary import KEY
 from tests.support.client_commands import run_client
 from tests.support.played_runner import PlayedRunner
 from tests.support.raw_client import Answer
 from tests.support.serving_gateway import ServingGateway, serving_gateway
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def gateway(tmp_path: Path) -> Iterator[ServingGateway]:
         gateway.provide("canned", "mock://answers")
         for route in ("fast", "quiet"):
             gateway.run("route", "create", route, "--provider", "canned", "--model", "m", "--no-verify")
-            until_in_force(gateway, route)
+            gateway.until_served(route)
         yield gateway
 
 
@@ -57,7 +56,7 @@ def digest(data: bytes) -> str:
 def test_a_runners_model_gives_receipts_as_any_other(gateway: ServingGateway) -> None:
     runner = PlayedRunner(gateway)
     runner.model("llama")
-    until_in_force(gateway, "llama")
+    gateway.until_served("llama")
     with runner.dialled_in() as line, gateway.connect() as client:
         gateway.send(client, {"model": "llama", "stream": True})
         start = line.stream('data: {"a":1}', "data: [DONE]")

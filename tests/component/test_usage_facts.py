@@ -20,7 +20,7 @@ from tests.support.dialects import Event, Reply, Say, ToolCall
 from tests.support.door import candidate
 from tests.support.raw_client import Answer, post
 from tests.support.upstream import Upstream
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 REPLY = Say("hello " * 20)
 TOOL = ToolCall("look", {"path": "a"})

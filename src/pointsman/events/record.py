@@ -125,6 +125,7 @@ class Record:
         "answer_fields",
         "attempts",
         "caller",
+        "came",
         "candidate",
         "detail",
         "fault",
@@ -181,7 +182,8 @@ class Record:
         self.answer_fields: Fields = []
         """Of the answer's head, for what is looked for when the request has ended."""
         self.was_sent = False
-        """Whether the client went away when an upstream may have had the request, and had not answered."""
+        """Whether an upstream may have had the request, and the client got no answer of it: it went away before, or a
+        rule has refused the answer."""
         self.is_fallback = False
         """Whether `candidate` is what answers when all others of a chain do not."""
         self.is_stream = False
@@ -194,6 +196,8 @@ class Record:
         """Bytes of the request body."""
         self.sent = 0
         """Bytes of the response body."""
+        self.came = 0
+        """Bytes of the upstream's, where rules stand between the two."""
         self.seconds = 0.0
         self.kind = INFER_COMPLETED
         """How it ended."""

@@ -114,7 +114,7 @@ class BudgetStages:
         self._ledger.settle(held.hold, amounts)
 
     def _use_of(self, record: Record, held: Held) -> Use:
-        """What it came to. An upstream whose client went away before it had answered has the prompt all the same."""
+        """What it came to. An upstream whose answer nobody got has its work all the same."""
         notes = record.notes
         if notes is None or not (record.is_answered or record.was_sent):
             return NO_USE

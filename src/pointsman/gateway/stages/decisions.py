@@ -59,7 +59,7 @@ class Decisions:
         `detail` becomes JSON and must hold no text of the request: the record is kept for ever.
         """
         now = self._now()
-        if now >= self._window_ends:
+        if not 0 < self._window_ends - now <= WINDOW_SECONDS:  # also where the clock was set back
             self._end_window()
             self._window_ends = now + WINDOW_SECONDS
         kind = (account, action)
@@ -95,7 +95,7 @@ class Decisions:
         while not self._stopping.is_set():
             await self._woken()
             await self._pause(WAIT_SECONDS)
-            if self._omitted and self._now() >= self._window_ends:
+            if self._omitted and not 0 < self._window_ends - self._now() <= WINDOW_SECONDS:
                 self._end_window()
             while self._waiting and not self._stopping.is_set() and not await self._write():
                 await self._pause(_RETRY_SECONDS)
@@ -104,7 +104,7 @@ class Decisions:
 
     async def _woken(self) -> None:
         """Until something was noted, or a window is over whose rest has to be counted."""
-        left = max(0.0, self._window_ends - self._now()) if self._omitted else None
+        left = min(WINDOW_SECONDS, max(0.0, self._window_ends - self._now())) if self._omitted else None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left):
                 await self._wake.wait()
