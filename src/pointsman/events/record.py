@@ -80,6 +80,7 @@ class StageNotes:
     __slots__ = (
         "budgets",
         "client_retries",
+        "finish_reason",
         "hashes",
         "hits",
         "hold",
@@ -111,6 +112,8 @@ class StageNotes:
         """Header lines of the answer besides the usual ones, each with its end: `x-pointsman-policy: …`."""
         self.tokens: Tokens | None = None
         """What it used, reckoned where nobody said; None while it runs, and for what was never sent."""
+        self.finish_reason = ""
+        """Why the model stopped, in its own word; known with the record's `usage`."""
 
 
 class Record:
@@ -129,7 +132,6 @@ class Record:
         "candidate",
         "detail",
         "fault",
-        "finish_reason",
         "has_finished",
         "heard_out",
         "is_answered",
@@ -212,8 +214,6 @@ class Record:
         self.meter: AnswerWatch | None = None
         self.usage: TokenUsage | None = None
         """What the meter read, once the event of its end is formed."""
-        self.finish_reason = ""
-        """Known with `usage`, where there are stages: why the model stopped, in its own word."""
         self.has_finished = False
         """Known with `usage`, of what was cut: all of the answer had come by then but its formal end."""
         self.announced = False
@@ -233,7 +233,7 @@ class Record:
             if self.kind is not INFER_COMPLETED:
                 self.has_finished = not self.is_stream or self.meter.finished()
             if self.notes is not None:
-                self.finish_reason = self.meter.finish_reason(self.protocol)
+                self.notes.finish_reason = self.meter.finish_reason(self.protocol)
             self.usage, self.meter = self.meter.usage(), None
 
     def fail(self, error: RouterError) -> None:

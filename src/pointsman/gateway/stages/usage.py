@@ -238,7 +238,7 @@ def row_of(record: Record, prices: PriceTable = NO_PRICES) -> UsageRow:
         record.requested_model and _kept(record.requested_model),
         "" if record.candidate is None else record.candidate.ai_model_id,
         find_upstream_request_id(record.answer_fields) if record.answer_fields and answering is not None else "",
-        record.finish_reason,
+        notes.finish_reason,
         printable(record.detail) if record.reason else "",
         notes.client_retries,
         1 if record.is_fallback and answering is not None else 0,
