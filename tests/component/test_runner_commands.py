@@ -132,6 +132,9 @@ def test_models_registers_what_was_named_and_approves_it_here(
     (runner.directory / "allowlist.json").unlink()  # a lost one is rebuilt by approving again
     assert runner(*words, "--register", f"tiny@{server_url}").returncode == 0
     assert runner.allowlist() == [entry]
+    assert runner(*words, "--register", "tiny", "--context", "drop-duplicates").returncode == 0
+    assert rest.asked[-1][2] == {**wanted, "context": "drop-duplicates"}
+    assert "none of its options" in runner(*words, "--register", "tiny", "--context", "shorten").stderr
 
 
 @pytest.mark.guarantee("S3")

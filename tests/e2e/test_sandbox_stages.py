@@ -1,7 +1,9 @@
 """A sandbox on a route through its gateway passes every stage there: a real gateway and sandbox. Needs root."""
 
+import contextlib
 import json
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,5 +78,13 @@ def test_a_sandboxs_requests_through_its_gateway_are_counted_refused_and_told_un
     wait_until(lambda: json.loads(gateway.run(*rows))[0]["failed"] >= 5)
     [spent] = json.loads(gateway.run(*rows))
     assert (spent["key"], spent["requests"] - spent["failed"]) == ("sandbox:box", 2)
+    with contextlib.closing(sqlite3.connect(f"file:{gateway.directory}/pointsman.db?mode=ro", uri=True)) as database:
+        told_of = database.execute("SELECT status, budgets, refused_budget FROM usage ORDER BY id DESC LIMIT 4")
+        assert told_of.fetchall() == [
+            (429, "", "pocket"),
+            (200, "pocket", ""),
+            (403, "pocket", ""),
+            (200, "pocket", ""),
+        ]
     [left] = json.loads(gateway.run("budget", "status", "pocket", "-o", "json"))
     assert left["used"] == "2"
