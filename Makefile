@@ -1,4 +1,4 @@
-# make setup | demo | check | test | bench | fuzz | api-fuzz | corpus
+# make setup | demo | check | test; `make help` says what else there is.
 # PYTHON=/path/to/python3 chooses another interpreter than the distribution's.
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -40,9 +40,10 @@ acceptance-agents: setup  ## real coding agents in the sandbox; installs them fi
 acceptance-runner: setup  ## runners' models through several processes on real parts, and what breaks (root, 3 min)
 	$(BIN)/python -m tests.acceptance.runner
 
-bench: setup  ## ratios against nginx (PEERS=1: more peers), and what each stage of a gateway costs
+bench: setup  ## ratios against nginx (PEERS=1: more peers), and what a gateway's stages cost
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/stages.py
+	$(BIN)/python bench/stream_delay.py
 
 bench-chains: setup  ## CPU time of chains beside a direct route, with quotas on SQLite and PostgreSQL
 	$(BIN)/python bench/chains.py

@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.answering_upstream import AnsweringUpstream
 from tests.support.raw_client import RawClient, post
-from tests.support.watched import CONNECT, SOON_LEVEL, WatchedRouter, wait_until
+from tests.support.waiting import wait_until
+from tests.support.watched import CONNECT, SOON_LEVEL, WatchedRouter
 
 pytestmark = pytest.mark.alone
 

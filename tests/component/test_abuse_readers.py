@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.answering_upstream import FAT_ANSWER, AnsweringUpstream
 from tests.support.raw_client import RawClient, post
-from tests.support.watched import SOON_LEVEL, WatchedRouter, wait_until
+from tests.support.waiting import wait_until
+from tests.support.watched import SOON_LEVEL, WatchedRouter
 
 pytestmark = pytest.mark.alone
 

@@ -13,7 +13,7 @@ from tests.support.played_runner import PlayedRunner
 from tests.support.rest import asked_over_http
 from tests.support.serving_gateway import ServingGateway, serving_gateway
 from tests.support.upstream import Upstream
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 IN_FORCE_SECONDS = 5.0
 """The gateway looks four times a second; the rest is for a machine with other things to do."""

@@ -9,6 +9,7 @@ import pytest
 
 from pointsman.rpc.gen import audit_pb2, control_pb2
 from pointsman.rpc.gen.audit_pb2_grpc import AuditStub
+from pointsman.rpc.gen.hash_chain_pb2 import ChainHead, VerifyChainRequest
 from tests.support.canary import KEY, Finder
 from tests.support.control_plane import ADMIN
 from tests.support.rest import BEARER, OPENAI, RunningApi, rest_api
@@ -120,10 +121,10 @@ def test_the_record_is_verified_over_both_protocols(api: RunningApi) -> None:
     assert api.get("/audit/verify?head=4").status == 400
 
     stub = AuditStub(api.running.channel)
-    asked = audit_pb2.VerifyAuditRequest(head=audit_pb2.AuditHead(sequence=3, digest=b"x" * 32))
+    asked = VerifyChainRequest(head=ChainHead(sequence=3, digest=b"x" * 32))
     answer = stub.VerifyAudit(asked, metadata=ADMIN)
     assert (answer.problem_count, answer.complete, answer.head.sequence) == (1, True, 3)
-    asked = audit_pb2.VerifyAuditRequest(head=audit_pb2.AuditHead(sequence=3, digest=b"x"))
+    asked = VerifyChainRequest(head=ChainHead(sequence=3, digest=b"x"))
     with pytest.raises(grpc.RpcError, match="INVALID_ARGUMENT"):
         stub.VerifyAudit(asked, metadata=ADMIN)
 
@@ -147,7 +148,7 @@ def test_over_grpc_it_is_the_admins_too(api: RunningApi) -> None:
         with pytest.raises(grpc.RpcError, match=r"UNAUTHENTICATED|PERMISSION_DENIED"):
             stub.ListAudit(audit_pb2.ListAuditRequest(), metadata=metadata)
         with pytest.raises(grpc.RpcError, match=r"UNAUTHENTICATED|PERMISSION_DENIED"):
-            stub.VerifyAudit(audit_pb2.VerifyAuditRequest(), metadata=metadata)
+            stub.VerifyAudit(VerifyChainRequest(), metadata=metadata)
 
 
 @pytest.mark.guarantee("W2")

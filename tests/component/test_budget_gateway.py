@@ -1,17 +1,15 @@
 """Budgets at a real gateway process: runners' models like any other, and the restart that forgets nothing."""
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.component.test_runner_routes import until_in_force
 from tests.support.played_runner import PlayedRunner
 from tests.support.serving_gateway import ServingGateway, serving_gateway
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 USAGE = 'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}'
 DONE = "data: [DONE]"
@@ -47,14 +45,21 @@ def refused(gateway: ServingGateway) -> dict[str, Any]:
     return found
 
 
+def until_in_force(gateway: ServingGateway) -> None:
+    """All budgets so far: an account's are read together, and the last of them refuses everything for a while."""
+    gateway.run("budget", "create", "last", "--account-wide", "--tokens", "1", "--window", "total")
+    refused(gateway)
+    gateway.run("budget", "delete", "last")
+    wait_until(lambda: gateway.call("llama").status == 503)  # its runner is not there: nothing is answered
+
+
 def test_a_runners_model_is_counted_and_refused_as_any_other(gateway: ServingGateway) -> None:
     runner = PlayedRunner(gateway)
     runner.model("llama")
-    until_in_force(gateway, "llama")
+    gateway.until_served("llama")
     gateway.run("budget", "create", "tries", "--route", "llama", "--requests", "1", "--window", "total")
     gateway.run("budget", "create", "words", "--route", "*", "--tokens", "5000", "--window", "total")
-    time.sleep(1.0)  # in force; a gateway looks four times a second
-    assert gateway.call("llama").status == 503  # its runner is not there: nothing was answered
+    until_in_force(gateway)
     with runner.dialled_in() as line, gateway.connect() as client:
         gateway.send(client, {"model": "llama", "stream": True})
         line.stream("data: {}", USAGE, DONE)
@@ -72,9 +77,9 @@ def test_a_runners_model_is_counted_and_refused_as_any_other(gateway: ServingGat
 def test_a_soft_budget_is_said_once_when_it_is_used_up(gateway: ServingGateway) -> None:
     runner = PlayedRunner(gateway)
     runner.model("llama")
-    until_in_force(gateway, "llama")
+    gateway.until_served("llama")
     gateway.run("budget", "create", "watch", "--account-wide", "--tokens", "10", "--window", "total", "--soft")
-    time.sleep(1.0)
+    until_in_force(gateway)
     for number in range(1, 5):
         with runner.dialled_in() as line, gateway.connect() as client:
             gateway.send(client, {"model": "llama", "stream": True})

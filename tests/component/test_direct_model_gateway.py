@@ -10,8 +10,8 @@ from click.testing import Result
 from tests.support.answering_upstream import AnsweringUpstream
 from tests.support.client_commands import run_client
 from tests.support.rest import asked_over_http
-from tests.support.scripted_gateway import until
 from tests.support.serving_gateway import ServingGateway, serving_gateway
+from tests.support.waiting import wait_until
 
 OPEN = "--direct-allowed-cidrs=127.0.0.1/32"
 
@@ -37,7 +37,7 @@ def test_a_direct_model_is_served_by_alias_for_as_long_as_the_operator_lets_it(t
     with AnsweringUpstream() as upstream:
         with serving_gateway(tmp_path / "data", OPEN) as gateway:
             assert created(gateway, upstream.url) == 201
-            until(lambda: gateway.models("") == ["mine"])
+            wait_until(lambda: gateway.models("") == ["mine"])
             answer = gateway.call("mine")
             assert (answer.status, answer.value(b"x-pointsman-model")) == (200, b"real-mine")
             assert json.loads(upstream.bodies.pop()) == {"model": "real-mine"}
@@ -59,7 +59,7 @@ def test_a_direct_model_is_served_by_alias_for_as_long_as_the_operator_lets_it(t
 def test_a_direct_model_is_explained_and_listed_as_what_the_gateway_calls_without_a_key(tmp_path: Path) -> None:
     with AnsweringUpstream() as upstream, serving_gateway(tmp_path, OPEN) as gateway:
         assert created(gateway, upstream.url) == 201
-        until(lambda: gateway.models("") == ["mine"])
+        wait_until(lambda: gateway.models("") == ["mine"])
         (route,) = shown(gateway, "route", "list")
         assert (route["kind"], route["provider_name"], route["problem"]) == ("model", "direct:mine", None)
         assert "120s" in gateway.run("route", "list")

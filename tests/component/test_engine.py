@@ -22,6 +22,7 @@ from pointsman.engine.fleet import EngineFleet
 from pointsman.engine.supervisor import Engine, EngineOptions, EngineState, EngineUnavailable
 from tests.support.llama_server import model_path
 from tests.support.loop_watch import LoopWatch
+from tests.support.waiting import wait_until
 
 PROTOCOLS = (
     "openai_chat_completions",
@@ -50,13 +51,6 @@ def is_running(pid: int) -> bool:
 def own_children() -> set[int]:
     """Of this process, the engine's among those that other tests started."""
     return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @contextlib.asynccontextmanager

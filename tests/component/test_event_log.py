@@ -7,8 +7,6 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from tests.support.ocsf import read_events
 from tests.support.processes import POINTSMAN, ProxyProcess, proxy_process
 from tests.support.raw_client import RawClient, post
+from tests.support.waiting import wait_until
 
 ROUTES = """
 routes: [{route: inference.local, endpoint: mock://canned, model: m, protocols: [openai_chat_completions]}]
@@ -38,14 +37,6 @@ def ask(proxy: ProxyProcess, times: int = 1, path: bytes = b"/v1/chat/completion
         for _ in range(times):
             client.send(b"GET %b HTTP/1.1\r\nHost: inference.local\r\n\r\n" % path if path is LONG_PATH else post())
             assert client.answer().status == 200
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Look until it is so."""
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline, "it never became so"
-        time.sleep(0.01)
 
 
 def kinds(text: str) -> list[str]:
@@ -87,13 +78,13 @@ def test_a_file_that_logrotate_moved_is_made_anew(tmp_path: Path, signalled: boo
     log, moved = tmp_path / "events", tmp_path / "moved"
     with proxy_process(ROUTES, tmp_path, "--ocsf-log", str(log)) as proxy:
         ask(proxy)
-        until(lambda: log.read_text().count("\n") == 4)
+        wait_until(lambda: log.read_text().count("\n") == 4)
         log.rename(moved)
         if signalled:
             proxy.process.send_signal(signal.SIGHUP)
-            until(log.exists)
+            wait_until(log.exists)
         ask(proxy)
-        until(lambda: log.exists() and log.read_text().count("\n") == 2)
+        wait_until(lambda: log.exists() and log.read_text().count("\n") == 2)
         assert proxy.stop() == 0
     assert (kinds(moved.read_text()), kinds(log.read_text())) == (START + ONE, ONE)
 
@@ -110,7 +101,7 @@ def test_a_reader_that_went_away_stops_nothing_and_is_told_once(tmp_path: Path) 
         assert proxy.process.stdout is not None
         proxy.process.stdout.close()
         ask(proxy, 3)
-        until(lambda: any("Broken pipe" in line for line in proxy.lines))
+        wait_until(lambda: any("Broken pipe" in line for line in proxy.lines))
         ask(proxy, 3)
         assert proxy.stop() == 0
     warnings = [line for line in proxy.lines if "warning" in line]
@@ -124,13 +115,13 @@ def test_a_reader_that_sleeps_holds_up_no_request(tmp_path: Path) -> None:
         stdout = proxy.process.stdout
         assert stdout is not None
         ask(proxy, 2000, path=LONG_PATH)  # 5 MB of events: 64 KiB in the pipe, 4 MiB in memory, the rest nowhere
-        until(lambda: any("taken too slowly" in line for line in proxy.lines))
+        wait_until(lambda: any("taken too slowly" in line for line in proxy.lines))
         read: list[str] = []
         reader = threading.Thread(target=lambda: read.extend(stdout))
         reader.start()
-        until(lambda: len(read) > 1000)
+        wait_until(lambda: len(read) > 1000)
         ask(proxy, path=LONG_PATH)
-        until(lambda: "events_dropped" in "".join(read[-400:]))
+        wait_until(lambda: "events_dropped" in "".join(read[-400:]))
         assert proxy.stop() == 0
         reader.join(10)
         stdout.close()
@@ -167,7 +158,7 @@ def test_a_standard_error_that_nobody_reads_holds_up_no_request(tmp_path: Path) 
             with RawClient(socket.create_connection(("127.0.0.1", port), 20)) as client:
                 client.send(b"CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert client.answer().status == 403
-        until(lambda: log.read_text().count("\n") == 602)
+        wait_until(lambda: log.read_text().count("\n") == 602)
         process.terminate()
         assert process.wait(20) == 0
 

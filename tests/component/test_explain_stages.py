@@ -9,7 +9,7 @@ import pytest
 from tests.support.client_commands import run_client
 from tests.support.raw_client import Answer
 from tests.support.staged_gateway import WORD, Staged, staged_gateway
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 BEFORE = ["authorize", "budget_reserve", "request_policy", "context"]
 NAMES = [*BEFORE, "attempts", "response_policy", "budget_settle", "audit", "receipt", "usage_record"]

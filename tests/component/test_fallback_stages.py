@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.component.test_runner_routes import until_in_force
 from tests.component.test_runner_stages import rows
 from tests.support.played_runner import PlayedRunner
 from tests.support.ports import free_ports
 from tests.support.serving_gateway import ServingGateway, serving_gateway
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def gateway(tmp_path: Path) -> Iterator[ServingGateway]:
         gateway.provide("canned", "mock://answers")
         gateway.run("provider", "update", "canned", "--config", "MODEL=m")
         gateway.run("route", "create", "fast", "--candidate", "away=m", "--fallback", "canned", "--no-verify")
-        until_in_force(gateway, "fast")
+        gateway.until_served("fast")
         yield gateway
 
 

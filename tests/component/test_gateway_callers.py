@@ -14,7 +14,7 @@ from tests.support.processes import following_process
 from tests.support.raw_client import RawClient, post
 from tests.support.serving_gateway import ServingGateway, serving_gateway
 from tests.support.upstream import Upstream
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

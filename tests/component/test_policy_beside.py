@@ -58,3 +58,34 @@ def test_a_body_that_could_keep_patterns_busy_is_searched_beside_the_event_loop(
     text = "".join(luck.choices("ab", k=size - len(opening) - len(closing))).encode()
     share = asyncio.run(_share_of_the_loop(policy, opening + text + closing))
     assert (share < 0.5) is is_beside, f"the loop did {share:.0%} of the work"
+
+
+@pytest.mark.alone
+@pytest.mark.guarantee("P10")
+def test_texts_that_keep_one_accounts_patterns_busy_do_not_keep_anothers_from_being_searched() -> None:
+    hard, easy = compiled(rule("wide", pattern="a[ab]{100}c")), compiled(rule("word", pattern="secret"))
+    assert hard is not None
+    assert easy is not None
+    luck = random.Random(1)
+    slow = b'{"messages":[{"role":"user","content":"%b"}]}' % bytes(luck.choices(b"ab", k=200_000))
+    quick = b'{"messages":[{"role":"user","content":"%b"}]}' % (b"x" * 50_000)
+    order: list[str] = []
+
+    async def ask(name: str, stage: RequestPolicy, policy: CompiledPolicy, body: bytes) -> None:
+        await stage.decide(policy, body, generates=True)
+        order.append(name)
+
+    async def crowd() -> None:
+        stage = RequestPolicy(cast(PoliciesInForce, _Always(hard)))
+        try:
+            gone = asyncio.ensure_future(ask("gone", stage, hard, slow))
+            await asyncio.sleep(0.02)
+            gone.cancel()  # what it has begun goes on
+            others = [ask("hard", stage, hard, slow) for _ in range(4)]
+            await asyncio.gather(*others, *[ask("easy", stage, easy, quick) for _ in range(4)])
+            assert not stage._searches._lines
+        finally:
+            stage.close()
+
+    asyncio.run(crowd())
+    assert order == ["easy"] * 4 + ["hard"] * 4

@@ -13,22 +13,34 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tests.component.test_runner_routes import until_in_force
 from tests.support.canary import KEY
 from tests.support.client_commands import run_client
 from tests.support.played_runner import PlayedRunner
 from tests.support.raw_client import Answer
 from tests.support.serving_gateway import ServingGateway, serving_gateway
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
+
+
+@contextlib.contextmanager
+def receipting(directory: Path) -> Iterator[ServingGateway]:
+    with serving_gateway(directory, "--receipts", "fast, llama") as gateway:
+        gateway.provide("canned", "mock://answers")
+        for route in ("fast", "quiet"):
+            gateway.run("route", "create", route, "--provider", "canned", "--model", "m", "--no-verify")
+            gateway.until_served(route)
+        yield gateway
 
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[ServingGateway]:
-    with serving_gateway(tmp_path / "data", "--receipts", "fast, llama") as gateway:
-        gateway.provide("canned", "mock://answers")
-        for route in ("fast", "quiet"):
-            gateway.run("route", "create", route, "--provider", "canned", "--model", "m", "--no-verify")
-            until_in_force(gateway, route)
+    with receipting(tmp_path / "data") as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingGateway]:
+    """For tests to which it is no matter what else has a receipt."""
+    with receipting(tmp_path_factory.mktemp("shared")) as gateway:
         yield gateway
 
 
@@ -54,15 +66,15 @@ def digest(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def test_a_runners_model_gives_receipts_as_any_other(gateway: ServingGateway) -> None:
-    runner = PlayedRunner(gateway)
+def test_a_runners_model_gives_receipts_as_any_other(shared: ServingGateway) -> None:
+    runner = PlayedRunner(shared)
     runner.model("llama")
-    until_in_force(gateway, "llama")
-    with runner.dialled_in() as line, gateway.connect() as client:
-        gateway.send(client, {"model": "llama", "stream": True})
+    shared.until_served("llama")
+    with runner.dialled_in() as line, shared.connect() as client:
+        shared.send(client, {"model": "llama", "stream": True})
         start = line.stream('data: {"a":1}', "data: [DONE]")
         answer = client.answer()
-    made = receipt(gateway, id_of(answer))
+    made = receipt(shared, id_of(answer))
     assert made["received"] == digest(b'{"model": "llama", "stream": true}')
     assert start["body"] == {"model": "qwen:7b", "stream": True}
     assert made["sent"] == digest(b'{"model": "qwen:7b", "stream": true}')
@@ -70,25 +82,25 @@ def test_a_runners_model_gives_receipts_as_any_other(gateway: ServingGateway) ->
 
 
 @pytest.mark.guarantee("V1")
-def test_what_a_client_kept_is_compared_with_its_receipt(gateway: ServingGateway, tmp_path: Path) -> None:
-    quiet, answer = gateway.call("quiet"), gateway.call("fast")
-    made = receipt(gateway, id_of(answer))
-    assert command(gateway, "get", id_of(quiet)).exit_code == 1
-    assert (made["sequence"], made["route"], made["provider"], made["status"]) == (1, "fast", "canned", 200)
+def test_what_a_client_kept_is_compared_with_its_receipt(shared: ServingGateway, tmp_path: Path) -> None:
+    quiet, answer = shared.call("quiet"), shared.call("fast")
+    made = receipt(shared, id_of(answer))
+    assert command(shared, "get", id_of(quiet)).exit_code == 1
+    assert (made["route"], made["provider"], made["status"]) == ("fast", "canned", 200)
     sent, got = tmp_path / "sent.json", tmp_path / "answer.json"
     sent.write_bytes(b'{"model": "fast"}')
     got.write_bytes(answer.body)
     files = ("--request", str(sent), "--response", str(got))
-    assert gateway.run("receipt", "check", id_of(answer), *files).splitlines() == [
+    assert shared.run("receipt", "check", id_of(answer), *files).splitlines() == [
         "The request is the one of the receipt",
         "The response is the one of the receipt",
     ]
     got.write_bytes(answer.body + b"\n")
-    found = command(gateway, "check", id_of(answer), *files)
+    found = command(shared, "check", id_of(answer), *files)
     assert found.exit_code == 1
     assert f"The response differs: the receipt's delivered is {made['delivered']}, the file's is " in found.output
     assert "the response of" in found.output
-    assert command(gateway, "check", id_of(answer)).exit_code == 2
+    assert command(shared, "check", id_of(answer)).exit_code == 2
 
 
 def test_receipts_are_listed_exported_and_verified_by_command_and_over_http(

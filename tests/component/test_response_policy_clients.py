@@ -11,7 +11,6 @@ import openai
 import pytest
 
 from pointsman.core.policy import Effect
-from tests.component.test_runner_routes import until_in_force
 from tests.support.answers import (
     answer_rule,
     chat_events,
@@ -168,7 +167,7 @@ def test_answers_of_a_runner_are_held_against_rules_at_a_real_gateway(tmp_path: 
         gateway.run("policy", "enforce")
         runner = PlayedRunner(gateway)
         runner.model("llama")
-        until_in_force(gateway, "llama")
+        gateway.until_served("llama")
         lines = [each.decode().strip() for each in chat_events(PARTS)]
         call = {"index": 0, "id": "c", "type": "function", "function": {"name": "bash", "arguments": ""}}
         with runner.dialled_in() as line:

@@ -9,8 +9,8 @@ from pointsman.testing import FakeClock
 from tests.support.answering_upstream import AnsweringUpstream
 from tests.support.door import Door, candidate
 from tests.support.raw_client import post
-from tests.support.scripted_gateway import until
 from tests.support.upstream import Upstream
+from tests.support.waiting import wait_until
 
 
 def swap(door: Door, *candidates: Candidate, revision: str = "r") -> None:
@@ -63,7 +63,7 @@ def test_an_upload_that_spans_a_swap_goes_wholly_where_it_was_admitted(upstream:
         door.tunnel() as client,
     ):
         client.send(request[:500_000])
-        until(lambda: door.router.held_body_bytes > 0)  # the head has been read
+        wait_until(lambda: door.router.held_body_bytes > 0)  # the head has been read
         swap(door, replace(with_key(next_upstream.url, "new"), model="new"))
         client.send(request[500_000:])
         for place, name in ((upstream, b"old"), (next_upstream, b"new")):

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from pointsman.rpc.gen import inference_pb2, inference_pb2_grpc
-from tests.component.test_runner_routes import LINES, explained, listed, refused, until_in_force
+from tests.component.test_runner_routes import LINES, explained, listed, refused
 from tests.support.played_runner import PlayedRunner
 from tests.support.serving_gateway import ServingGateway, serving_gateway
 
@@ -28,7 +28,7 @@ def served(directory: Path, *options: str) -> Iterator[tuple[ServingGateway, Pla
         gateway.run("route", "create", "other", "--provider", "mocked", "--model", "m", "--no-verify")
         runner = PlayedRunner(gateway)
         model_id = runner.model("llama")
-        until_in_force(gateway, "llama")
+        gateway.until_served("llama")
         yield gateway, runner, model_id
 
 
@@ -82,7 +82,7 @@ def test_a_model_that_is_renamed_or_deleted_leaves_those_that_name_it_nowhere(tm
         assert said(gateway, "llama", key) == (503, "runner_offline")
         assert runner.rest("PUT", f"/ai-models/{model_id}", {**ABOUT, "alias": "renamed"}).status == 200
         assert "(still named by inference.local, key ci, sandbox token web)" in gateway.said("was llama")
-        until_in_force(gateway, "renamed")
+        gateway.until_served("renamed")
         # Whoever names it expressly is not given the default route instead; a name of nobody's is.
         for sender in (key, token, shared):
             assert said(gateway, "llama", sender) == (404, "model_not_found")
@@ -95,7 +95,7 @@ def test_a_model_that_is_renamed_or_deleted_leaves_those_that_name_it_nowhere(tm
         assert explained(gateway, "inference.local", status=1)["denial"]["status"] == 503
         assert "which does not exist" in refused(gateway, "inference", "set", "--route", "llama", "--no-verify")
         assert runner.rest("DELETE", f"/ai-models/{model_id}").status == 200
-        until_in_force(gateway, "renamed", is_there=False)
+        gateway.until_served("renamed", is_there=False)
         assert "still named" not in gateway.said("model renamed of default: deleted")
 
 
@@ -106,7 +106,7 @@ def test_a_deleted_runners_model_is_history_that_nobody_else_answers_for(tmp_pat
         # It is listed while its runner is away, and not when that is gone.
         assert gateway.models("") == ["other", "llama"]
         assert runner.rest("DELETE", f"/runners/{runner.id}").status == 200
-        until_in_force(gateway, "llama", is_there=False)
+        gateway.until_served("llama", is_there=False)
         assert gateway.models("") == ["other"]
         assert said(gateway, "llama") == (404, "model_not_found")
         assert said(gateway, "anything") == (200, "other")

@@ -15,7 +15,8 @@ from pointsman.bus.subjects import runner_subject
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
 from pointsman.wire.runner_envelope import pack_request
 from pointsman.wire.runner_frames import ModelRequest
-from tests.support.runner_bench import MODEL, Bench, Runner, bench, told, until
+from tests.support.runner_bench import MODEL, Bench, Runner, bench, told
+from tests.support.waiting import until
 
 SHORT = replace(DEFAULT_RUNNER_LIMITS, idle_seconds=0.4)
 

@@ -18,19 +18,8 @@ from pointsman.core.limits import DEFAULT_RUNNER_LIMITS, RunnerLimits
 from tests.component.test_runner_exchanges import run
 from tests.support.hostile_runner import ACTS, EVIL, GREETINGS
 from tests.support.loop_watch import LoopWatch
-from tests.support.runner_bench import (
-    ACCOUNT,
-    MODEL,
-    OTHER,
-    OTHER_MODEL,
-    RUNNER,
-    TOKEN,
-    Bench,
-    Runner,
-    Told,
-    bench,
-    until,
-)
+from tests.support.runner_bench import ACCOUNT, MODEL, OTHER, OTHER_MODEL, RUNNER, TOKEN, Bench, Runner, Told, bench
+from tests.support.waiting import until
 
 _MODELS = {"alias": MODEL, "other": OTHER_MODEL}
 _IMPATIENT = replace(DEFAULT_RUNNER_LIMITS, idle_seconds=2.0)

@@ -12,7 +12,8 @@ from pointsman.core.control_errors import StoreUnavailable
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
 from pointsman.gateway.runner_identity import RunnerIdentity
 from tests.component.test_runner_exchanges import run
-from tests.support.runner_bench import ACCOUNT, RUNNER, TOKEN, bench, told, until
+from tests.support.runner_bench import ACCOUNT, RUNNER, TOKEN, bench, told
+from tests.support.waiting import until
 
 QUIET = replace(DEFAULT_RUNNER_LIMITS, silence_seconds=0.3)
 

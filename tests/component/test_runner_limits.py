@@ -23,8 +23,9 @@ from tests.component.test_runner_connection import Soon, running
 from tests.component.test_runner_exchanges import run
 from tests.component.test_runner_fetcher import READ_ERROR, failed, frames, line
 from tests.support.model_server import EVENT_STREAM, ModelServer, Visit, answering, model_server, whole
-from tests.support.runner_bench import MODEL, RUNNER, TOKEN, Bench, Runner, bench, told, until
+from tests.support.runner_bench import MODEL, RUNNER, TOKEN, Bench, Runner, bench, told
 from tests.support.runner_gateway import scripted_gateway, start_frame
+from tests.support.waiting import until
 
 _LATE = 0.6
 """Seconds that something takes; a bound is well above or below it."""

@@ -23,7 +23,8 @@ from pointsman.runner.app import Runner
 from pointsman.runner.state import RunnerState
 from tests.support.descriptors import open_sockets
 from tests.support.loop_watch import LoopWatch
-from tests.support.runner_bench import ACCOUNT, RUNNER, TOKEN, Bench, bench, until
+from tests.support.runner_bench import ACCOUNT, RUNNER, TOKEN, Bench, bench
+from tests.support.waiting import until
 
 FOUR = DEFAULT_RUNNER_LIMITS.active_requests
 

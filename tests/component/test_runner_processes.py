@@ -18,7 +18,8 @@ from pointsman.wire.runner_envelope import pack_request
 from pointsman.wire.runner_frames import START, ModelRequest
 from tests.component.test_runner_exchanges import run
 from tests.support.nats_server import nats_server
-from tests.support.runner_bench import ACCOUNT, MODEL, RUNNER, bench, told, until
+from tests.support.runner_bench import ACCOUNT, MODEL, RUNNER, bench, told
+from tests.support.waiting import until
 
 SHORT = replace(DEFAULT_RUNNER_LIMITS, idle_seconds=0.4)
 

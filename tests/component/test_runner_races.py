@@ -20,7 +20,8 @@ from pointsman.gateway.runner_side import RunnerLines
 from pointsman.gateway.unsent_frames import MOST_UNSENT, UnsentFrames
 from pointsman.wire.runner_frames import CANCEL, NEXT, START, ModelRequest, encode_frame
 from tests.component.test_runner_exchanges import run
-from tests.support.runner_bench import ACCOUNT, RUNNER, bench, until
+from tests.support.runner_bench import ACCOUNT, RUNNER, bench
+from tests.support.waiting import until
 
 IDENTITY = RunnerIdentity(ACCOUNT, RUNNER)
 HELLO = json.dumps({"type": "hello", "runner_id": RUNNER, "model_proxy_version": 1})

@@ -30,13 +30,8 @@ def runner(gateway: ServingGateway) -> PlayedRunner:
     """Its model `llama` is in force; it has not dialled in."""
     runner = PlayedRunner(gateway)
     runner.model("llama")
-    until_in_force(gateway, "llama")
+    gateway.until_served("llama")
     return runner
-
-
-def until_in_force(gateway: ServingGateway, name: str, *, is_there: bool = True) -> None:
-    while (name in gateway.models("")) != is_there:
-        pass
 
 
 def command(gateway: ServingGateway, *words: str) -> Result:

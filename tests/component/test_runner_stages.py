@@ -16,7 +16,7 @@ from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
 from tests.support.played_runner import PlayedLine, PlayedRunner
 from tests.support.raw_client import Answer
 from tests.support.serving_gateway import ServingGateway, serving_gateway
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 USAGE = 'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}'
 DONE = "data: [DONE]"
@@ -46,7 +46,7 @@ def make_key(gateway: ServingGateway, name: str = "laptop", *options: str) -> st
 
 def until_in_force(gateway: ServingGateway, name: str, key: str) -> None:
     wait_until(lambda: gateway.call("nobody", key).status in (403, 404))
-    wait_until(lambda: name in gateway.models(key))
+    gateway.until_served(name, key)
 
 
 def streamed(gateway: ServingGateway, line: PlayedLine, key: str, text: str = "hello") -> tuple[dict[str, Any], Answer]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.component.test_runner_routes import until_in_force
 from tests.support.gateway_process import fetch
 from tests.support.nats_server import nats_server
 from tests.support.played_runner import PlayedRunner
@@ -34,7 +33,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingGateway
 def runner(gateway: ServingGateway) -> PlayedRunner:
     runner = PlayedRunner(gateway)
     runner.model("llama")
-    until_in_force(gateway, "llama")
+    gateway.until_served("llama")
     return runner
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.component.test_runner_routes import until_in_force
 from tests.support.played_runner import PlayedRunner
 from tests.support.serving_gateway import ServingGateway, serving_gateway
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 USAGE = (
     'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,'
@@ -32,7 +31,7 @@ def told(gateway: ServingGateway, by: str) -> list[dict[str, Any]]:
 def test_a_runners_answer_is_told_with_its_tokens_at_its_price(gateway: ServingGateway) -> None:
     runner = PlayedRunner(gateway)
     runner.model("llama")
-    until_in_force(gateway, "llama")
+    gateway.until_served("llama")
     name = f"runner:{runner.name}"
     gateway.run("price", "set", name, "--input-price", "1000", "--output-price", "3000", "--cached-price", "500")
     assert gateway.call("llama").status == 503  # its runner is not there; meanwhile, the price comes into force

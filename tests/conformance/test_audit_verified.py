@@ -7,17 +7,10 @@ import pytest
 
 from pointsman.core.audit import AuditDraft, AuditQuery
 from pointsman.core.chain import NO_HEAD, ChainHead
+from pointsman.core.chain_check import Verification
 from pointsman.core.control_errors import InvalidRequest
-from pointsman.gateway.audit import (
-    DEFAULT_PAGE,
-    LONGEST_PAGE,
-    MOST_CHECKED,
-    MOST_PAGE_CHARACTERS,
-    READ_AT_ONCE,
-    Audit,
-    AuditPage,
-    Verification,
-)
+from pointsman.gateway.audit import MOST_PAGE_CHARACTERS, Audit, AuditPage
+from pointsman.gateway.hash_chain import DEFAULT_PAGE, LONGEST_PAGE, MOST_CHECKED, READ_AT_ONCE
 from pointsman.store.sql import SqlStore
 from tests.support.databases import Database
 
@@ -140,7 +133,7 @@ async def test_an_end_that_was_cut_with_its_note_is_found_by_a_kept_head_only(da
         # Written on, it is longer than before, and another.
         await write(store)
         (problem,) = (await audit.verify(head=None)).problems
-        assert problem == "entry 6 is not the one that audit.head has: the record was rewritten"
+        assert problem == "entry 6 is not the one that audit.head has: the chain was rewritten"
 
 
 async def test_a_kept_head_that_cannot_be_read_is_a_finding(sqlite: Database) -> None:
@@ -204,7 +197,9 @@ async def test_a_page_is_bounded_by_its_text_and_has_one_entry_at_least(sqlite: 
         assert [len(page.entries) for page in await all_pages(audit, AuditQuery(100))] == [2, 1, 1]
 
 
-@pytest.mark.parametrize("query", [AuditQuery(-1), AuditQuery(LONGEST_PAGE + 1), AuditQuery(1, after=-1)])
+@pytest.mark.parametrize(
+    "query", [AuditQuery(-1), AuditQuery(LONGEST_PAGE + 1), AuditQuery(1, after=-1), AuditQuery(1, actor="a\0")]
+)
 async def test_a_query_that_cannot_be_right_is_refused(sqlite: Database, query: AuditQuery) -> None:
     async with sqlite.opened() as store:
         with pytest.raises(InvalidRequest):

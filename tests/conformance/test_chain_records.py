@@ -4,13 +4,12 @@ from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
-from sqlalchemy import Connection, text
 
 from pointsman.core.account import Account
 from pointsman.core.context_options import ContextOptions
 from pointsman.core.control_errors import AlreadyExists, NotFound
 from pointsman.core.route import ALIAS, Route
-from pointsman.store import migrations
+from tests.conformance.old_schema import leave_as
 from tests.conformance.records import ACCOUNT, chain, key, provider, route, token, usage_row
 from tests.support.databases import Database
 
@@ -111,21 +110,12 @@ async def test_usage_leaves_the_generation_alone(database: Database) -> None:
             assert await reader.generation() == before
 
 
-def _as_0001_left_it(connection: Connection) -> None:
-    for table in ("keys", "usage", "runners", "ai_models", "budgets", "policies", "price_changes"):
-        connection.execute(text(f"DROP TABLE {table}"))
-    for column in ("candidates", "strategy", "fallback", "request_timeout_seconds", "target", "via_gateway", "context"):
-        connection.execute(text(f"ALTER TABLE routes DROP COLUMN {column}"))
-    connection.execute(text("ALTER TABLE accounts DROP COLUMN halted_at"))
-    connection.execute(text(f"UPDATE {migrations.VERSION_TABLE} SET version_num = '0001'"))
-
-
 async def test_a_database_of_the_version_before_keeps_its_records(database: Database) -> None:
     async with database.opened() as store, store.write() as writer:
         await writer.insert_provider(provider())
         await writer.put_route(route())
         await writer.insert_sandbox_token(token())
-        await writer._connection.run_sync(_as_0001_left_it)
+        await writer._connection.run_sync(leave_as, "0001")
     async with database.opened() as store, store.write() as writer:
         assert await writer.provider(ACCOUNT, "openai-1") == provider()
         assert await writer.route(ACCOUNT, "inference.local") == replace(route(), version=1)

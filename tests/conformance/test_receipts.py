@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -11,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from pointsman.core.chain import NO_HEAD
+from pointsman.core.chain_check import Verification
 from pointsman.core.control_errors import InvalidRequest, NotFound, StoreUnavailable
 from pointsman.core.receipt import Receipt, ReceiptScope
-from pointsman.gateway.receipts import LONGEST_PAGE, READ_AT_ONCE, Receipts, Verification
+from pointsman.gateway.hash_chain import LONGEST_PAGE, READ_AT_ONCE
+from pointsman.gateway.receipts import Receipts
 from pointsman.gateway.stages.receipts import WRITTEN_AT_ONCE, ReceiptStages, keeping_receipts
 from pointsman.store.sql import SqlStore
 from tests.support.databases import Database
+from tests.support.waiting import until
 
 _SEVERAL_BATCHES = 2 * WRITTEN_AT_ONCE + 7
 
@@ -105,6 +107,9 @@ async def test_more_receipts_than_are_read_at_once_are_verified(sqlite: Database
 
 TAMPERING = {
     "altered": ("UPDATE receipts SET status = 500 WHERE sequence = 2", "receipt 2 was altered"),
+    "of another type": ("UPDATE receipts SET received = 'x' WHERE sequence = 2", "receipt 2 was altered"),
+    "with no digest": ("UPDATE receipts SET digest = 7 WHERE sequence = 2", "receipt 2 was altered"),
+    "without its number": ("UPDATE receipts SET sequence = 'x' WHERE sequence = 2", "receipt 2 is missing"),
     "removed": ("DELETE FROM receipts WHERE sequence = 2", "receipt 2 is missing"),
     "the end removed": ("DELETE FROM receipts WHERE sequence = 3", "the last is receipt 2, and the database"),
     "swapped": (
@@ -132,6 +137,21 @@ async def test_a_tampered_copy_is_found(sqlite: Database, done: str) -> None:
     async with sqlite.opened() as store:
         found = await Receipts(store).verify("default")
     assert told in found.problems[0]
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+async def test_receipts_without_a_number_do_not_keep_a_verification_going(sqlite: Database, more: int) -> None:
+    number = READ_AT_ONCE + more
+    async with sqlite.opened() as store:
+        await store.append_receipts([draft(each) for each in range(number)], again=False)
+    with contextlib.closing(sqlite3.connect(sqlite.file)) as connection:
+        connection.execute("UPDATE receipts SET sequence = 'x' || sequence")
+        connection.commit()
+    async with sqlite.opened() as store:
+        found = await Receipts(store).verify("default")
+    assert found.is_complete
+    assert number <= found.checked <= 2 * READ_AT_ONCE + more
+    assert found.problem_count > number
 
 
 @pytest.mark.guarantee("V2")
@@ -169,12 +189,6 @@ class AwayAtFirst:
             await self._store.append_receipts(drafts, again=again)
         if len(self.asked) == 1:
             raise StoreUnavailable("the database is away")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("writes", [True, False])

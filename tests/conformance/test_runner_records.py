@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import Connection, text
 
 from pointsman.core.account import Account
 from pointsman.core.control_errors import AlreadyExists, ControlError, NotFound
-from pointsman.store import migrations
+from tests.conformance.old_schema import leave_as
 from tests.conformance.records import ACCOUNT, direct_model, key, provider, runner, runner_model
 from tests.support.databases import Database
 
@@ -161,17 +160,11 @@ async def test_after_a_refusal_nothing_of_the_transaction_is_lost(database: Data
             assert len(await reader.runners(ACCOUNT)) == len(await reader.ai_models(ACCOUNT)) == 1
 
 
-def _as_0002_left_it(connection: Connection) -> None:
-    for table in ("runners", "ai_models", "budgets", "policies"):
-        connection.execute(text(f"DROP TABLE {table}"))
-    connection.execute(text(f"UPDATE {migrations.VERSION_TABLE} SET version_num = '0002'"))
-
-
 async def test_a_database_of_the_version_before_takes_runners(database: Database) -> None:
     async with database.opened() as store, store.write() as writer:
         await writer.insert_provider(provider())
         await writer.insert_key(key())
-        await writer._connection.run_sync(_as_0002_left_it)
+        await writer._connection.run_sync(leave_as, "0002")
     async with database.opened() as store, store.write() as writer:
         assert await writer.provider(ACCOUNT, "openai-1") == provider()
         assert await writer.key(ACCOUNT, "laptop") == key()

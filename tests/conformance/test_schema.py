@@ -11,6 +11,8 @@ from sqlalchemy import Connection
 from pointsman.store import migrations
 from pointsman.store.problems import StoreRefused
 from pointsman.store.tables import metadata
+from tests.conformance.old_schema import leave_as
+from tests.conformance.records import ACCOUNT, provider
 from tests.support.databases import Database
 
 
@@ -44,6 +46,16 @@ async def test_every_constraint_has_the_name_that_the_code_gives_it(postgresql: 
 def test_the_known_revisions_are_those_that_there_are() -> None:
     script = ScriptDirectory(str(next(iter(migrations.__path__))))
     assert [one.revision for one in reversed(list(script.walk_revisions()))] == list(migrations.REVISIONS)
+
+
+@pytest.mark.parametrize("revision", migrations.REVISIONS)
+async def test_a_database_of_any_version_gets_what_came_since(database: Database, revision: str) -> None:
+    async with database.opened() as store, store.write() as writer:
+        await writer.insert_provider(provider())
+        await writer._connection.run_sync(leave_as, revision)
+    async with database.opened() as store, store.read() as reader:
+        assert await reader._connection.run_sync(_drift) == []
+        assert await reader.provider(ACCOUNT, provider().name) == provider()
 
 
 async def test_a_schema_newer_than_the_code_is_refused_and_stays(database: Database) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from pointsman.gateway.stages.usage import FORMED_AT_ONCE, WRITTEN_AT_ONCE, Usag
 from pointsman.store.sql import SqlStore
 from pointsman.wire.usage import TokenUsage
 from tests.support.databases import Database, PostgresServer, postgresql_database
+from tests.support.waiting import until
 
 CANDIDATE = Candidate("fast", parse_endpoint("http://127.0.0.1:1/v1"), "real", (), provider="groq")
 HIT = PolicyHit("no-shell", Effect.FLAG, "/tools/0")
@@ -59,12 +59,6 @@ def rows_in(store: SqlStore, said: list[str], most_waiting: int = 20_000) -> Usa
 async def count(store: SqlStore) -> int:
     async with store.read() as reader:
         return len(await reader.usage("default", 0, 100_000))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def unknown(words: list[str]) -> list[str]:
     command: click.Command = cli
     rest = list(words)
     while isinstance(command, click.Group) and rest and rest[0][0].isalpha():
-        child = command.commands.get(rest[0].rstrip(")"))
+        child = command.get_command(click.Context(command), rest[0].rstrip(")"))
         if child is None:
             return [f"no command {rest[0]}"]
         command, rest = child, rest[1:]

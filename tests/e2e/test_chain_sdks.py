@@ -15,8 +15,8 @@ import pytest
 from tests.support.chained_gateway import ChainedGateway, chained_gateway
 from tests.support.client_commands import run_client
 from tests.support.dialects import Cut, Reply, Say, ToolCall
-from tests.support.scripted_gateway import until
 from tests.support.scripted_model import Asked, Failure
+from tests.support.waiting import wait_until
 
 GREET: Any = [{"role": "user", "content": "Hello?"}]
 WEATHER: Any = {
@@ -200,7 +200,7 @@ def test_a_key_that_may_not_and_one_that_was_revoked_are_told_apart_in_each_dial
         openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key) as client,
         anthropic.Anthropic(base_url=gateway.url, api_key=key) as claude,
     ):
-        until(lambda: [each.id for each in client.models.list()] == ["fast"])  # the listener looks for new keys
+        wait_until(lambda: [each.id for each in client.models.list()] == ["fast"])  # the listener looks for new keys
         assert chat(client) == "first says so"
         with pytest.raises(openai.PermissionDeniedError, match="this key may not use the model 'safe'") as denied:
             chat(client, "safe")
@@ -208,7 +208,7 @@ def test_a_key_that_may_not_and_one_that_was_revoked_are_told_apart_in_each_dial
         with pytest.raises(anthropic.PermissionDeniedError, match="this key may not use the model 'mixed'"):
             message(claude)
         operate("key", "revoke", "trial")
-        until(lambda: is_refused(client))
+        wait_until(lambda: is_refused(client))
         with pytest.raises(openai.AuthenticationError, match="was revoked") as revoked:
             chat(client)
         assert revoked.value.code == "invalid_api_key"

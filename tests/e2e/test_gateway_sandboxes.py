@@ -16,7 +16,8 @@ from tests.support.follower import token_file
 from tests.support.processes import POINTSMAN, ProxyProcess, following_process, kept, run_to_end
 from tests.support.raw_client import Answer, RawClient, post
 from tests.support.sandboxes import OPERATOR, Sandbox, sandbox
-from tests.support.scripted_gateway import ScriptedGateway, resolved, until
+from tests.support.scripted_gateway import ScriptedGateway, resolved
+from tests.support.waiting import wait_until
 
 OFTEN = {**os.environ, "POINTSMAN_ROUTE_REFRESH_INTERVAL_SECS": "0.2"}
 MOCK = resolved("mock://canned", model_id="first")
@@ -39,16 +40,16 @@ def test_a_proxy_is_ready_before_its_gateway_and_follows_it_from_then_on(tmp_pat
         assert is_told(proxy, "fetch_failed")()  # above the ready line
         assert ask(proxy).status == 503
         with gateway:
-            until(is_told(proxy, "routes_loaded"))
+            wait_until(is_told(proxy, "routes_loaded"))
             assert ask(proxy).value(b"x-pointsman-model") == b"first"
             gateway.serve(resolved("mock://canned", model_id="second"))
-            until(lambda: ask(proxy).value(b"x-pointsman-model") == b"second")
-        until(lambda: sum(" fetch_failed " in line for line in proxy.lines) == 2)
+            wait_until(lambda: ask(proxy).value(b"x-pointsman-model") == b"second")
+        wait_until(lambda: sum(" fetch_failed " in line for line in proxy.lines) == 2)
         assert ask(proxy).status == 200
         with gateway:
             gateway.serve()
-            until(lambda: ask(proxy).status == 503)
-            until(is_told(proxy, "inference_disabled"))
+            wait_until(lambda: ask(proxy).status == 503)
+            wait_until(is_told(proxy, "inference_disabled"))
         proxy.process.send_signal(signal.SIGTERM)
         assert proxy.process.wait(10) == 0
     assert not [line for line in proxy.lines if not line.startswith("pointsman: ")]

@@ -29,17 +29,21 @@ async def answer(visit: Visit) -> None:
     await visit.send(EVENT_STREAM + data)
 
 
-def commands(page: str, heading: str) -> str:
-    """The shell of a section and of what follows it; the README's other sections are other tests'."""
+def commands(page: str, heading: str, end: str) -> str:
+    """The shell of a section and of what follows it up to another; the README's other sections are other tests'."""
     text = (ROOT / page).read_text().partition(heading)[2]
-    blocks = _BLOCK.findall(text.partition("\n## Watch it")[0])
+    blocks = _BLOCK.findall(text.partition(end)[0])
     return "".join(block for language, block in blocks if language in ("", "sh"))
 
 
 @pytest.mark.timeout(180)
 def test_the_commands_that_share_a_model_run_as_they_stand(tmp_path: Path) -> None:
-    readme = commands("README.md", "## A model on somebody's machine").replace(".venv/bin/pointsman", "pointsman")
-    howto = commands("docs/howto/share-a-local-model.md", "## Begin").replace("create ada", "create ada-2")
+    readme = commands("README.md", "## A model on somebody's machine", "\n## ").replace(
+        ".venv/bin/pointsman", "pointsman"
+    )
+    howto = commands("docs/howto/share-a-local-model.md", "## Begin", "\n## Watch it").replace(
+        "create ada", "create ada-2"
+    )
     assert (readme.count("pointsman "), howto.count("pointsman ")) == (3, 11)
     readme = readme.replace("pointsman runner start", "")  # one line of a runner at a time
     script = readme + howto.replace("pointsman runner start", STARTED) + CLIENT

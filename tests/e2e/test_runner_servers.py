@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.dialects import Reply, Say, ToolCall, chat_answer, chat_events
 from tests.support.model_server import Answer, ModelServer, Visit, answering, whole
-from tests.support.scripted_gateway import until
 from tests.support.shared_model import SharedModels, served, shared_models
+from tests.support.waiting import wait_until
 
 GREET: Any = [{"role": "user", "content": "Hello?"}]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nConnection: close\r\n\r\n"
@@ -222,7 +222,9 @@ def test_a_server_that_has_ended_is_a_502_that_says_where(played: Played) -> Non
     with served(answering(), "gone") as other:
         words = ("--url", other.url, "--register", f"gone@{other.url}")
         assert played.laptop.command("models", *words).returncode == 0
-        until(lambda: "gone" in [each.id for each in played.client.models.list()])  # the listener looks for new names
+        wait_until(
+            lambda: "gone" in [each.id for each in played.client.models.list()]
+        )  # the listener looks for new names
     with pytest.raises(openai.InternalServerError, match="cannot be reached on the runner's machine") as caught:
         played.client.chat.completions.create(model="gone", messages=GREET)
     assert (caught.value.status_code, caught.value.code) == (502, "runner_upstream_unavailable")

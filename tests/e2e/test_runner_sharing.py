@@ -14,8 +14,8 @@ import pytest
 
 from tests.support import canary
 from tests.support.model_server import EVENT_STREAM, ModelServer, Visit, whole
-from tests.support.scripted_gateway import until
 from tests.support.shared_model import Laptop, SharedModels, served, shared_models
+from tests.support.waiting import wait_until
 
 ASKED: Any = [{"role": "user", "content": f"Answer {canary.PROMPT}."}]
 EVENTS = 200
@@ -151,7 +151,7 @@ def test_another_account_finds_nothing_of_a_runner_and_cannot_answer_for_it(
     assert status in (200, 201)
     assert shared.rest("GET", f"{runner}/ws", key="", runner_token=own["token"])[0] == 401
     with openai.OpenAI(base_url=f"{shared.url}/v1", **{**OPTIONS, "api_key": key}) as stranger:  # type: ignore[arg-type]
-        until(lambda: [each.id for each in stranger.models.list()] == [])  # a new key is in force a moment later
+        wait_until(lambda: [each.id for each in stranger.models.list()] == [])  # a new key is in force a moment later
         assert refused(stranger) == "model_not_found"
 
 
@@ -218,18 +218,18 @@ def test_a_client_that_leaves_in_any_phase_frees_the_server_and_the_slot(
         connection = http.client.HTTPConnection("127.0.0.1", shared.gateway.ports["data"], timeout=20)
         body = {"model": "tiny", "messages": ASKED, "stream": phase != "before an answer"}
         connection.request("POST", "/v1/chat/completions", json.dumps(body))
-        until(lambda: len(server.visits) > asked)  # noqa: B023
+        wait_until(lambda: len(server.visits) > asked)  # noqa: B023
         if phase == "in a stream":
             assert connection.getresponse().readline().startswith(b"data: ")
         since = time.monotonic()
         connection.close()
-        until(lambda: server.closed > closed)  # noqa: B023
+        wait_until(lambda: server.closed > closed)  # noqa: B023
         assert time.monotonic() - since < 5, phase  # a second, and air for a busy machine
     with contextlib.ExitStack() as streams:
         for _ in range(4):
             streams.enter_context(stays(client))
         assert refused(client) == "runner_busy"
-    until(lambda: succeeds(client))
+    wait_until(lambda: succeeds(client))
 
 
 def succeeds(client: openai.OpenAI, model: str = "tiny") -> bool:
@@ -266,7 +266,7 @@ def test_whatever_ends_a_runners_line_ends_its_answers_at_once_and_none_is_resum
     end(shared, guest)
     with pytest.raises(openai.APIError, match="response truncated: runner_offline"):
         next(stream)
-    until(lambda: server.closed > closed)
+    wait_until(lambda: server.closed > closed)
     if end is replaced:
         assert works(client, model["alias"])
     else:
@@ -285,12 +285,12 @@ def test_a_record_that_was_changed_at_the_gateway_is_refused_by_the_runner(
         for change in ({"api_endpoint": other.url}, {"model_identifier": "tiny-2"}):
             body = {name: model[name] for name in ("name", "alias", "api_endpoint", "model_identifier")}
             assert shared.rest("PUT", f"/ai-models/{model['id']}", {**body, **change})[0] == 200
-            until(lambda: not succeeds(client, "spare"))  # the listener reads the change
+            wait_until(lambda: not succeeds(client, "spare"))  # the listener reads the change
             asked = len(server.visits)
             assert refused(client, "spare") == "runner_model_not_allowed"
             assert (len(server.visits), len(other.visits)) == (asked, 0)
             assert shared.rest("PUT", f"/ai-models/{model['id']}", body)[0] == 200
-    until(lambda: succeeds(client, "spare"))
+    wait_until(lambda: succeeds(client, "spare"))
 
 
 # The last: the gateway is another process afterwards.
@@ -302,7 +302,7 @@ def test_a_gateway_that_is_killed_resumes_nothing_and_its_runners_come_back(
     shared.gateway.end(signal.SIGKILL)
     with pytest.raises(openai.APIConnectionError):
         next(stream)
-    until(lambda: server.closed > closed)
+    wait_until(lambda: server.closed > closed)
     told = len(shared.gateway.lines)
     shared.gateway.start()
     shared.gateway.said(f"runner {laptop.runner_id} of default is connected", told)

@@ -50,7 +50,7 @@ providers:
   - {name: practice, type: mock, base_url: "mock://practice"}
 routes:
   - {name: fast, kind: chain, candidates: [{provider: groq}, {provider: gemini, model: bigger}],
-     strategy: least_used, fallback: local, request_timeout: 300}
+     strategy: least_used, fallback: local, request_timeout: 300, context: drop-duplicates}
 """
 SPENT = Failure(418, {"error": {"detail": {"code": "SPENT"}}})
 """What only the mapping understands: without it this would be the client's answer."""

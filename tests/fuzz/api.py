@@ -20,7 +20,7 @@ from pointsman.core.data_key import PERMISSIONS
 from tests.support.played_runner import PlayedRunner
 from tests.support.rest import asked_over_http
 from tests.support.serving_gateway import ServingGateway, serving_gateway
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 _HOOKS = "tests.fuzz.api_hooks"
 _CONFIGURATION = Path(__file__).with_name("api.toml")

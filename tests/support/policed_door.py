@@ -1,17 +1,22 @@
 """A data listener whose requests and answers are held against policies."""
 
 import json
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pointsman.core.attempts import Chain, Member
+from pointsman.core.budget import Budget
 from pointsman.core.model_table import ModelTable, Target
 from pointsman.core.policy import Rule
 from pointsman.events.record import Record
 from pointsman.gateway.policies import Policies
+from pointsman.gateway.stages.budgets import BudgetStages
 from pointsman.gateway.stages.policies_in_force import PoliciesInForce
 from pointsman.gateway.stages.request_policy import RequestPolicy
 from pointsman.gateway.stages.response_policy import ResponsePolicy
+from pointsman.proxy.memory_budgets import MemoryBudgetLedger
 from pointsman.proxy.stages import Stages
 from pointsman.store.settings import StoreSettings, file_url
 from pointsman.store.sql import open_store
@@ -46,6 +51,8 @@ class PolicedDoor:
         self.lines: list[str] = []
         self.records: list[Record] = []
         """Of requests that have ended."""
+        self.budgets: Mapping[str, Sequence[Budget]] = {}
+        self.spent = MemoryBudgetLedger()
 
     def open(self) -> None:
         self.door._thread.start()
@@ -57,8 +64,13 @@ class PolicedDoor:
         self.policies = Policies(self.store, lambda: 1.0, self.lines.append)
         self.in_force = PoliciesInForce(self.store)
         self.stage = RequestPolicy(self.in_force)
+        budgets = BudgetStages(lambda: self.budgets, self.spent, self.lines.append, time.time)
         self.door.stages = Stages(
-            request_policy=self.stage, response_policy=ResponsePolicy(self.in_force), usage_record=self.records.append
+            budget_reserve=budgets.reserve,
+            budget_settle=budgets.settle,
+            request_policy=self.stage,
+            response_policy=ResponsePolicy(self.in_force),
+            usage_record=self.records.append,
         )
         await self.door._open()
 

@@ -30,6 +30,7 @@ from pointsman.gateway.runner_identity import RunnerIdentity
 from pointsman.proxy.background import running
 from pointsman.proxy.memory_ledger import MemoryLedger
 from pointsman.proxy.model_reception import Models
+from tests.support.waiting import until
 
 TOKEN = "a-runners-own-token"
 ACCOUNT, RUNNER, OTHER = "team.a", "laptop", "desk"
@@ -138,13 +139,6 @@ class Bench:
 def told(raw: bytes) -> Told:
     head, _, body = raw.partition(b"\r\n\r\n")
     return Told(int(head.split(b" ")[1]), head.decode().lower(), body)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 async def _healthy() -> bool:

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -128,11 +127,3 @@ class ScriptedGateway:
         with self._changed:
             wanted = self.fetches + more
             assert self._changed.wait_for(lambda: self.fetches >= wanted, seconds), "nobody asks for bundles"
-
-
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Ask again and again for what another thread or process brings about."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.005)

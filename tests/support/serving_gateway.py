@@ -13,6 +13,7 @@ from tests.support.client_commands import run_client
 from tests.support.gateway_process import LISTENERS, GatewayProcess
 from tests.support.ports import free_ports
 from tests.support.raw_client import Answer, RawClient
+from tests.support.waiting import wait_until
 
 CHAT = "/v1/chat/completions"
 COLUMNS = "account, route, provider, model, status, prompt_tokens, completion_tokens, attempts, key_name"
@@ -56,6 +57,10 @@ class ServingGateway(GatewayProcess):
         with self.connect() as client:
             client.send(f"GET /v1/models HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
             return [each["id"] for each in json.loads(client.answer().body)["data"]]
+
+    def until_served(self, name: str, key: str = "", *, is_there: bool = True) -> None:
+        """Until a model of that name is in force, or is not any more. A key must be in force already."""
+        wait_until(lambda: (name in self.models(key)) == is_there)
 
     def usage(self) -> list[tuple[Any, ...]]:
         """The rows of requests, oldest first: `COLUMNS`."""

@@ -11,7 +11,7 @@ from tests.support.client_commands import run_client
 from tests.support.raw_client import Answer
 from tests.support.serving_gateway import ServingGateway, serving_gateway
 from tests.support.upstream import Upstream
-from tests.support.watched import wait_until
+from tests.support.waiting import wait_until
 
 WORD = "forbidden-word"
 POLICY = f"""

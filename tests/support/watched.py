@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -39,14 +39,6 @@ class Report:
     cpu_seconds: float
     outcomes: dict[str, int]
     suspicious: list[str]
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = _LEVEL_SECONDS) -> None:
-    """Ask until it is true; fails when that takes too long."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 class WatchedRouter:

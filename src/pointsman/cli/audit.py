@@ -3,34 +3,33 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 import msgspec
 
 from pointsman.cli.audit_file import NoEntry, entries_in, line_of
 from pointsman.cli.call import Access, Gateway, client_options
-from pointsman.cli.show import moment, output_option, show, show_json, show_lines, told
+from pointsman.cli.hash_chain import (
+    PAGE,
+    export_line,
+    head_given,
+    head_option,
+    limit_option,
+    show_verification,
+    time_told,
+    verified,
+)
+from pointsman.cli.show import output_option, show_json, show_lines, told
 from pointsman.cli.shown_once import new_file
 from pointsman.cli.since import SINCE_HELP, moment_given
 from pointsman.cli.table import table
 from pointsman.core.audit import AUDIT_CHAIN, AuditEntry
-from pointsman.core.chain import NO_HEAD, ChainHead, parse_head
-from pointsman.core.chain_check import ChainCheck
+from pointsman.core.chain import NO_HEAD, ChainHead
+from pointsman.core.chain_check import ChainCheck, Verification, given_head
 
-_PAGE = 500
-_VERIFY_SECONDS = 60.0
-"""One call verifies what a gateway does in about a second."""
 _HEAD = ("NUMBER", "TIME", "ACTOR", "ACTION", "SUBJECT", "CHANGE")
 _LONGEST_CHANGE = 120
-_MOST_LISTED = 100_000
-
-
-def _parsed_head(_: click.Context, __: click.Parameter, value: str | None) -> ChainHead | None:
-    try:
-        return parse_head(value) if value is not None else None
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.group()
@@ -50,9 +49,7 @@ def audit() -> None:
 @click.option("--actor", default="", metavar="WHO", help="admin, key:NAME, sandbox:NAME, runner:NAME, file or gateway.")
 @click.option("--action", default="", metavar="WHAT", help="key.revoke, or key for all of its actions.")
 @click.option("--subject", default="", metavar="NAME", help="The record, or the request's id.")
-@click.option(
-    "--limit", type=click.IntRange(1, _MOST_LISTED), default=50, show_default=True, help="The newest so many."
-)
+@limit_option
 @click.option("--all-accounts", is_flag=True, help="Of every account, not of one.")
 @click.option(
     "-o",
@@ -89,7 +86,7 @@ def _entries(gateway: Gateway, limit: int, after: int = 0, **wanted: Any) -> Ite
     from pointsman.rpc.gen import audit_pb2
 
     while limit > 0:
-        request = audit_pb2.ListAuditRequest(after=after, limit=min(limit, _PAGE), **wanted)
+        request = audit_pb2.ListAuditRequest(after=after, limit=min(limit, PAGE), **wanted)
         page = gateway.call(gateway.audit.ListAudit, request, waiting_for=f"the entries behind number {after}")
         yield from map(entry_of, page.entries)
         limit -= len(page.entries)
@@ -114,14 +111,14 @@ def _row(entry: AuditEntry) -> tuple[str, ...]:
         change = f"{change} -> gone" if change else ""
     short = change if len(change) <= _LONGEST_CHANGE else f"{change[: _LONGEST_CHANGE - 1]}…"
     cells = (entry.actor, entry.action, entry.subject, short)
-    return (str(entry.sequence), _time(entry.at), *map(told, cells))
+    return (str(entry.sequence), time_told(entry.at), *map(told, cells))
 
 
 def _json(entry: AuditEntry) -> dict[str, Any]:
     """For programs that look at changes; what digests are over is a line of `-o jsonl`."""
     return {
         "sequence": entry.sequence,
-        "at": _time(entry.at),
+        "at": time_told(entry.at),
         "account": entry.account,
         "actor": entry.actor,
         "action": entry.action,
@@ -140,21 +137,9 @@ def _told_json(text: str) -> Any:
         return text
 
 
-def _time(at: float) -> str:
-    try:
-        return moment(round(at * 1000)) or "-"
-    except (ValueError, OverflowError, OSError):  # somebody altered it
-        return "-"
-
-
 @audit.command()
 @click.argument("file", metavar="[FILE]", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
-@click.option(
-    "--head",
-    callback=_parsed_head,
-    metavar="NUMBER:DIGEST",
-    help="What an earlier verification told: it must be there.",
-)
+@head_option
 @click.option(
     "--key-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -162,7 +147,7 @@ def _time(at: float) -> str:
 )
 @click.option(
     "--after",
-    callback=_parsed_head,
+    callback=head_given,
     metavar="NUMBER:DIGEST",
     help="Of a FILE that begins behind another's end: its head.",
 )
@@ -185,45 +170,21 @@ def verify(access: Access, file: Path | None, output: str, **given: Any) -> None
         raise click.UsageError("FILE and --key-file belong together: an exported record and the key it was made with")
     if file is None and given["after"] is not None:
         raise click.UsageError("--after is for a FILE; the gateway's own record begins with its first entry")
-    found = _asked(access, given["head"]) if file is None else _checked(file, **given)
-    _show_findings(output, found)
+    if file is None:
+        found = verified(access, given["head"], lambda gateway: gateway.audit.VerifyAudit, "the record")
+    else:
+        found = _checked(file, **given)
+    entries = f"{found.checked} entr{'y' if found.checked == 1 else 'ies'}"
+    show_verification(
+        output,
+        found,
+        f"The record is whole: {entries}",
+        f"the audit record is not the one that was written (findings: {found.problem_count}, in {entries})",
+    )
 
 
-class _Findings:
-    def __init__(self) -> None:
-        self.problems: list[str] = []
-        self.problem_count = 0
-        self.checked = 0
-        self.head = NO_HEAD
-
-    def add(self, problems: "list[str]", count: int, checked: int, head: ChainHead) -> None:
-        self.problems += problems
-        self.problem_count += count
-        self.checked += checked
-        self.head = head
-
-
-def _asked(access: Access, kept: ChainHead | None) -> _Findings:
-    from pointsman.rpc.audit import head_message, head_of
-    from pointsman.rpc.gen import audit_pb2
-
-    found = _Findings()
-    with access.open() as gateway:
-        while True:
-            request = audit_pb2.VerifyAuditRequest(
-                after=head_message(found.head), head=None if kept is None else head_message(kept)
-            )
-            waiting_for = f"the record to be verified ({found.checked} entries so far)"
-            call = gateway.audit.VerifyAudit
-            part = gateway.call(call, request, seconds=_VERIFY_SECONDS, waiting_for=waiting_for)
-            found.add(list(part.problems), part.problem_count, part.checked, head_of(part.head))
-            if part.complete:
-                return found
-
-
-def _checked(file: Path, key_file: Path, head: ChainHead | None, after: ChainHead | None) -> _Findings:
-    kept = [] if head is None else [(head, "the head that was given")]
-    check = ChainCheck(AUDIT_CHAIN, _key(key_file), after or NO_HEAD, kept)
+def _checked(file: Path, key_file: Path, head: ChainHead | None, after: ChainHead | None) -> Verification:
+    check = ChainCheck(AUDIT_CHAIN, _key(key_file), after or NO_HEAD, given_head(head))
     try:
         with file.open("rb") as lines:
             for entry in entries_in(lines):
@@ -233,13 +194,7 @@ def _checked(file: Path, key_file: Path, head: ChainHead | None, after: ChainHea
     except OSError as error:
         raise click.ClickException(f"{told(str(file))}: {(error.strerror or 'cannot be read').lower()}") from None
     check.end()
-    return _findings(check)
-
-
-def _findings(check: ChainCheck[AuditEntry]) -> _Findings:
-    found = _Findings()
-    found.add(check.problems, check.problem_count, check.checked, check.head)
-    return found
+    return check.found(is_complete=True)
 
 
 def _key(path: Path) -> bytes:
@@ -254,35 +209,9 @@ def _key(path: Path) -> bytes:
         raise click.ClickException(error.text) from None
 
 
-def _show_findings(output: str, found: _Findings) -> None:
-    document = {
-        "whole": not found.problem_count,
-        "checked": found.checked,
-        "head": str(found.head),
-        "problem_count": found.problem_count,
-        "problems": found.problems,
-    }
-    entries = f"{found.checked} entr{'y' if found.checked == 1 else 'ies'}"
-    if not found.problem_count:
-        lines = [
-            f"The record is whole: {entries}",
-            f"Head: {found.head}",
-            "Keep the head elsewhere; give it as --head.",
-        ]
-        show(output, lines, document)
-        return
-    more = found.problem_count - len(found.problems)
-    lines = [*found.problems, *([f"and {more} more"] if more > 0 else [])]
-    show(output, [told(line) for line in lines], document)
-    raise click.ClickException(
-        f"the audit record is not the one that was written (findings: {found.problem_count}, in {entries}); keep a "
-        "copy of the database, and compare with an export or a backup"
-    )
-
-
 @audit.command()
 @click.option("--out", metavar="FILE", help="Write it to FILE, which must not exist yet, for its owner's eyes only.")
-@click.option("--after", callback=_parsed_head, metavar="NUMBER:DIGEST", help="Only what is behind an earlier export.")
+@click.option("--after", callback=head_given, metavar="NUMBER:DIGEST", help="Only what is behind an earlier export.")
 @client_options
 def export(access: Access, out: str | None, after: ChainHead | None) -> None:
     """Write the whole record as lines of JSON: to keep, or to verify without the gateway.
@@ -296,17 +225,7 @@ def export(access: Access, out: str | None, after: ChainHead | None) -> None:
     written = 0
     with access.open() as gateway, new_file(out) as file:
         for entry in _entries(gateway, sys.maxsize, all_accounts=True, after=start.sequence):
-            if file is None:
-                show_lines([line_of(entry)])
-            else:
-                _write(file, line_of(entry) + "\n", str(out))
+            export_line(file, line_of(entry), out)
             written, start = written + 1, ChainHead(entry.sequence, entry.digest)
     place = f" to {told(out)}" if out is not None else ""
     click.echo(f"pointsman: exported {written} entr{'y' if written == 1 else 'ies'}{place}; head {start}", err=True)
-
-
-def _write(file: IO[str], line: str, path: str) -> None:
-    try:
-        file.write(line)
-    except OSError as error:
-        raise click.ClickException(f"--out {told(path)}: {(error.strerror or 'failed').lower()}") from None

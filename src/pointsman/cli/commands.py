@@ -1,10 +1,31 @@
-"""The top of the command line: where a command of a group stands that somebody looks for at the top."""
+"""The top of the command line: which commands there are, and where one of a group stands that is looked for here."""
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
 
 import click
 
 
 class Commands(click.Group):
-    """A group that knows its groups' commands: `pointsman run` is told of `pointsman sandbox run`."""
+    """Each command is the one of that name in `pointsman.cli`, loaded when it is asked for: a command in a loop, or in
+    front of an agent, does not wait for what the others need.
+
+    It knows its groups' commands: `pointsman run` is told of `pointsman sandbox run`.
+    """
+
+    def __init__(self, *args: Any, modules: Iterable[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._modules = frozenset(modules)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._modules:
+            return None
+        command: click.Command = getattr(import_module(f"pointsman.cli.{cmd_name}"), cmd_name)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

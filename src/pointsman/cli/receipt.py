@@ -1,6 +1,5 @@
 """`pointsman receipt`: what can be shown of requests, and whether it is what was written."""
 
-import contextlib
 import hashlib
 import itertools
 import sys
@@ -12,29 +11,27 @@ import click
 import msgspec
 
 from pointsman.cli.call import Access, Gateway, client_options
-from pointsman.cli.show import block, moment, output_option, show, show_json, show_lines, told
+from pointsman.cli.hash_chain import (
+    PAGE,
+    export_line,
+    head_option,
+    limit_option,
+    show_verification,
+    time_told,
+    verified,
+)
+from pointsman.cli.show import block, output_option, show, show_json, show_lines, told
 from pointsman.cli.shown_once import new_file
 from pointsman.cli.since import SINCE_HELP, moment_given
 from pointsman.cli.table import table
-from pointsman.core.chain import ChainHead, parse_head
+from pointsman.core.chain import ChainHead
 
 if TYPE_CHECKING:
     from pointsman.rpc.gen.receipts_pb2 import Receipt
 
-_PAGE = 500
-_VERIFY_SECONDS = 60.0
-"""One call verifies what a gateway does in about a second."""
 _HEAD = ("NUMBER", "TIME", "REQUEST", "ROUTE", "PROVIDER", "STATUS", "ATTEMPTS")
 _HASHES = ("received", "sent", "answered", "delivered")
-_MOST_LISTED = 100_000
 _AT_ONCE = 1024 * 1024  # bytes of a file that are read together
-
-
-def _parsed_head(_: click.Context, __: click.Parameter, value: str | None) -> ChainHead | None:
-    try:
-        return parse_head(value) if value is not None else None
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.group()
@@ -54,9 +51,7 @@ def receipt() -> None:
 
 
 @receipt.command(name="list")
-@click.option(
-    "--limit", type=click.IntRange(1, _MOST_LISTED), default=50, show_default=True, help="The newest so many."
-)
+@limit_option
 @click.option("--since", callback=moment_given, metavar="WHEN", help=SINCE_HELP)
 @output_option
 @client_options
@@ -84,7 +79,7 @@ def _receipts(gateway: Gateway, limit: int, *, newest_first: bool = False) -> It
 
     after = 0
     while limit > 0:
-        request = receipts_pb2.ListReceiptsRequest(after=after, limit=min(limit, _PAGE), newest_first=newest_first)
+        request = receipts_pb2.ListReceiptsRequest(after=after, limit=min(limit, PAGE), newest_first=newest_first)
         page = gateway.call(gateway.receipts.ListReceipts, request, waiting_for=f"the receipts behind number {after}")
         yield from page.receipts
         limit -= len(page.receipts)
@@ -170,12 +165,7 @@ def _digest_of(path: Path) -> bytes:
 
 
 @receipt.command()
-@click.option(
-    "--head",
-    callback=_parsed_head,
-    metavar="NUMBER:DIGEST",
-    help="What an earlier verification told: it must be there.",
-)
+@head_option
 @output_option
 @client_options
 def verify(access: Access, head: ChainHead | None, output: str) -> None:
@@ -189,45 +179,14 @@ def verify(access: Access, head: ChainHead | None, output: str) -> None:
       pointsman receipt verify
       pointsman receipt verify --head 1042:9f2c…
     """
-    problems, count, checked, last = _verified(access, head)
-    number = f"{checked} receipt{'' if checked == 1 else 's'}"
-    document = {
-        "whole": not count,
-        "checked": checked,
-        "head": str(last),
-        "problem_count": count,
-        "problems": problems,
-    }
-    if not count:
-        kept = [f"Head: {last}", "Keep the head elsewhere; give it as --head."] if checked else []
-        show(output, [f"The receipts of account {access.account} are whole: {number}", *kept], document)
-        return
-    more = count - len(problems)
-    show(output, [told(each) for each in [*problems, *([f"and {more} more"] if more else [])]], document)
-    raise click.ClickException(
-        f"the receipts are not the ones that were written (findings: {count}, in {number}); keep a copy of the "
-        "database, and compare with an export or a backup"
+    found = verified(access, head, lambda gateway: gateway.receipts.VerifyReceipts, "receipts")
+    number = f"{found.checked} receipt{'' if found.checked == 1 else 's'}"
+    show_verification(
+        output,
+        found,
+        f"The receipts of account {access.account} are whole: {number}",
+        f"the receipts are not the ones that were written (findings: {found.problem_count}, in {number})",
     )
-
-
-def _verified(access: Access, head: ChainHead | None) -> tuple[list[str], int, int, ChainHead]:
-    """Problems, their number, how many receipts were looked at, and the last one."""
-    from pointsman.rpc.gen import receipts_pb2 as pb
-
-    problems: list[str] = []
-    count = checked = 0
-    kept = None if head is None else pb.ReceiptHead(sequence=head.sequence, digest=head.digest)
-    after: pb.ReceiptHead | None = None
-    with access.open() as gateway:
-        while True:
-            request = pb.VerifyReceiptsRequest(after=after, head=kept)
-            waiting_for = f"receipts to be verified ({checked} so far)"
-            call = gateway.receipts.VerifyReceipts
-            part = gateway.call(call, request, seconds=_VERIFY_SECONDS, waiting_for=waiting_for)
-            problems += part.problems
-            count, checked, after = count + part.problem_count, checked + part.checked, part.head
-            if part.complete:
-                return problems, count, checked, ChainHead(after.sequence, after.digest)
 
 
 @receipt.command()
@@ -244,41 +203,21 @@ def export(access: Access, out: str | None) -> None:
     written = 0
     with access.open() as gateway, new_file(out) as file:
         for each in _receipts(gateway, sys.maxsize):
-            line = msgspec.json.encode(_line(each)).decode()
-            if file is None:
-                show_lines([line])
-            else:
-                with _telling(str(out)):
-                    file.write(line + "\n")
+            export_line(file, msgspec.json.encode(_line(each)).decode(), out)
             written += 1
     place = f" to {told(out)}" if out is not None else ""
     click.echo(f"pointsman: exported {written} receipt{'' if written == 1 else 's'}{place}", err=True)
 
 
-@contextlib.contextmanager
-def _telling(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise click.ClickException(f"--out {told(path)}: {(error.strerror or 'failed').lower()}") from None
-
-
-def _time(at: float) -> str:
-    try:
-        return moment(round(at * 1000)) or "-"
-    except (ValueError, OverflowError, OSError):  # somebody altered it
-        return "-"
-
-
 def _row(made: "Receipt") -> tuple[str, ...]:
     names = (made.request_id, made.route, made.provider or "-")
-    return (str(made.sequence), _time(made.at), *map(told, names), str(made.status), str(made.attempts))
+    return (str(made.sequence), time_told(made.at), *map(told, names), str(made.status), str(made.attempts))
 
 
 def _pairs(made: "Receipt") -> list[tuple[str, str]]:
     return [
         ("Request", made.request_id),
-        ("Ended at", _time(made.at)),
+        ("Ended at", time_told(made.at)),
         ("Route", made.route),
         ("Provider", made.provider or "none answered"),
         ("Model", made.model),
@@ -294,7 +233,7 @@ def _pairs(made: "Receipt") -> list[tuple[str, str]]:
 
 def _json(made: "Receipt") -> dict[str, Any]:
     """For programs that look at receipts; what digests are over is a line of an export."""
-    return {**_line(made), "at": _time(made.at)}
+    return {**_line(made), "at": time_told(made.at)}
 
 
 def _line(made: "Receipt") -> dict[str, Any]:

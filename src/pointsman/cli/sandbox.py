@@ -11,6 +11,7 @@ import click
 from pointsman.cli.event_log import event_log_options
 from pointsman.cli.gateway_options import GatewayOptions, gateway_options
 from pointsman.cli.routes import route_files
+from pointsman.cli.token import token
 from pointsman.config.problems import RouteFileError
 from pointsman.config.routes_file import LoadedRoutes, load_route_file
 from pointsman.core.gateway_address import GatewayFileError
@@ -31,6 +32,7 @@ def sandbox() -> None:
 
 
 sandbox.add_command(route_files)
+sandbox.add_command(token)
 
 
 @sandbox.command()

@@ -59,13 +59,20 @@ class BodyHashes:
     @property
     def answered(self) -> bytes:
         """Of what came; empty when no answer's body was read."""
-        if not self._has_answer:
-            return b""
-        hashed = self._answered.copy()
-        hashed.update(self._pending)
-        return hashed.digest()
+        return self.ends()[0]
 
     @property
     def delivered(self) -> bytes:
         """Of what was handed to the client."""
-        return self._handed.digest()
+        return self.ends()[1]
+
+    def ends(self) -> tuple[bytes, bytes]:
+        """`answered` and `delivered`, as they are now: one digest where they are the same."""
+        delivered = self._handed.digest()
+        if not self._has_answer:
+            return b"", delivered
+        if self._answered is self._handed and not self._pending:
+            return delivered, delivered
+        hashed = self._answered.copy()
+        hashed.update(self._pending)
+        return hashed.digest(), delivered

@@ -5,7 +5,7 @@ head that was kept elsewhere.
 """
 
 import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -24,6 +24,26 @@ class ChainKind(Generic[_Link]):
     nouns: str
     digest_of: Callable[[_Link, bytes], bytes]
     """A row's digest, of it and the chain's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was found in a chain, or in one part of it."""
+
+    problems: Sequence[str]
+    """The first `MOST_TOLD`."""
+    problem_count: int
+    checked: int
+    """Rows that were looked at."""
+    head: ChainHead
+    """The last of them: to go on from, and at the chain's end to be kept."""
+    is_complete: bool
+    """Whether the chain ends there."""
+
+
+def given_head(head: ChainHead | None) -> list[tuple[ChainHead, str]]:
+    """A head that somebody kept and gives, as `ChainCheck` takes it; None for none."""
+    return [] if head is None else [(head, "the head that was given")]
 
 
 class ChainCheck(Generic[_Link]):
@@ -97,6 +117,10 @@ class ChainCheck(Generic[_Link]):
         self.problem_count += 1
         if len(self.problems) < MOST_TOLD:
             self.problems.append(problem)
+
+    def found(self, *, is_complete: bool) -> Verification:
+        """All until now."""
+        return Verification(self.problems, self.problem_count, self.checked, self.head, is_complete)
 
     def _missing(self, first: int, last: int) -> str:
         return f"{self._kind.noun} {first} is" if first == last else f"{self._kind.nouns} {first} to {last} are"

@@ -32,7 +32,7 @@ class Limits:
     json_keys: int = 10_000  # at the top level: 400
     json_key_characters: int = 256 * KIB  # of the top level's keys, together, in bodies beyond 32 KiB: 400
     connections: int = 1024  # through the door at once: 503, close
-    held_body_bytes: int = 256 * MIB  # of all connections' requests beyond 16 KiB, together: 503, close
+    held_body_bytes: int = 256 * MIB  # of all requests beyond 16 KiB and held answers, together: 503, close
     pipelined_bytes: int = 64 * KIB  # held while a request runs: close
 
     # The upstream's side

@@ -11,11 +11,12 @@ _PICO_OF_NANO = 1_000
 
 def parse_amount(text: str) -> int:
     """`50`, `0.25` as an amount. Raises ValueError for what is negative, too large, or finer than a billionth."""
-    amount = _decimal(text) * NANO
+    units = _decimal(text)
+    if not 0 <= units <= MOST // NANO:  # first: `9e999999` as a whole number takes a minute
+        raise ValueError("is not between 0 and 9 billion")
+    amount = units * NANO
     if amount != int(amount):
         raise ValueError("is finer than a billionth")
-    if not 0 <= amount <= MOST:
-        raise ValueError("is not between 0 and 9 billion")
     return int(amount)
 
 
@@ -24,11 +25,12 @@ def parse_price(text: str) -> int:
 
     Raises ValueError for what is negative, over a million, or finer than a millionth of the unit for a million tokens.
     """
-    price = _decimal(text) * _MILLION
+    units = _decimal(text)
+    if not 0 <= units <= _MILLION:
+        raise ValueError("is not between 0 and a million")
+    price = units * _MILLION
     if price != int(price):
         raise ValueError("is finer than a millionth for a million tokens")
-    if not 0 <= price <= _MILLION * _MILLION:
-        raise ValueError("is not between 0 and a million")
     return int(price)
 
 

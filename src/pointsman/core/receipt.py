@@ -47,9 +47,14 @@ class Receipt:
 
 def digest_of_receipt(receipt: Receipt, key: bytes) -> bytes:
     """Over all but itself."""
-    told = (receipt.sequence, receipt.request_id, repr(receipt.at), receipt.account, receipt.route, receipt.provider)
+    return _digest(receipt, receipt.sequence, receipt.previous, key)
+
+
+def _digest(receipt: Receipt, sequence: int, previous: bytes, key: bytes) -> bytes:
+    """Of the one that it is in that place."""
+    told = (sequence, receipt.request_id, repr(receipt.at), receipt.account, receipt.route, receipt.provider)
     how = (receipt.model, receipt.policy_version, receipt.attempts, receipt.status)
-    hashes = (receipt.received, receipt.sent, receipt.answered, receipt.delivered, receipt.previous)
+    hashes = (receipt.received, receipt.sent, receipt.answered, receipt.delivered, previous)
     return digest_over((*told, *how, *(each.hex() for each in hashes)), key)
 
 
@@ -58,8 +63,9 @@ RECEIPT_CHAIN = ChainKind("receipt", "receipts", digest_of_receipt)
 
 def chained(receipt: Receipt, head: ChainHead, key: bytes) -> Receipt:
     """The same as the next one behind a head."""
-    placed = replace(receipt, sequence=head.sequence + 1, previous=head.digest)
-    return replace(placed, digest=digest_of_receipt(placed, key))
+    number = head.sequence + 1
+    digest = _digest(receipt, number, head.digest, key)
+    return replace(receipt, sequence=number, previous=head.digest, digest=digest)
 
 
 @dataclass(frozen=True, slots=True)

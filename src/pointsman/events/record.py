@@ -106,6 +106,7 @@ class Record:
         "announced",
         "attempts",
         "caller",
+        "came",
         "candidate",
         "detail",
         "fault",
@@ -156,7 +157,8 @@ class Record:
         self.is_answered = False
         """Whether `candidate`'s answer is the client's, as far as it went; else it got an error of ours, or nothing."""
         self.was_sent = False
-        """Whether the client went away when an upstream may have had the request, and had not answered."""
+        """Whether an upstream may have had the request, and the client got no answer of it: it went away before, or a
+        rule has refused the answer."""
         self.is_fallback = False
         """Whether `candidate` is what answers when all others of a chain do not."""
         self.is_stream = False
@@ -169,6 +171,8 @@ class Record:
         """Bytes of the request body."""
         self.sent = 0
         """Bytes of the response body."""
+        self.came = 0
+        """Bytes of the upstream's, where rules stand between the two."""
         self.seconds = 0.0
         self.kind = INFER_COMPLETED
         """How it ended."""

@@ -8,19 +8,13 @@ from dataclasses import dataclass, replace
 
 from pointsman.core.audit import AUDIT_CHAIN, AUDIT_PURPOSE, AuditEntry, AuditQuery
 from pointsman.core.chain import NO_HEAD, ChainHead
-from pointsman.core.chain_check import ChainCheck
+from pointsman.core.chain_check import ChainCheck, Verification, given_head
 from pointsman.core.control_errors import InvalidRequest, StoreUnavailable
+from pointsman.gateway.hash_chain import READ_AT_ONCE, page_length, verified
 from pointsman.store.interface import Reader, Store
 
-DEFAULT_PAGE, LONGEST_PAGE = 100, 1000
 MOST_PAGE_CHARACTERS = 1024 * 1024
 """Of before and after together; a page has one entry at least, and a message of gRPC at most 4 MiB."""
-MOST_CHECKED = 20_000
-"""Entries that one call verifies, in about a second; whoever asks goes on."""
-READ_AT_ONCE = 200
-"""Entries that are verified between two turns of the loop, which requests share: some milliseconds."""
-_FIRST = -(2**63)
-"""Below any row that somebody may have put in front of the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +24,6 @@ class AuditPage:
     entries: Sequence[AuditEntry]
     next: int
     """What `after` is for those behind them; 0: there are none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """What was found in one part of the record."""
-
-    problems: Sequence[str]
-    problem_count: int
-    checked: int
-    head: ChainHead
-    """The last entry of the part: to go on from, and of the whole record to be kept."""
-    is_complete: bool
-    """Whether the record ends there."""
 
 
 class Audit:
@@ -60,11 +41,9 @@ class Audit:
 
     async def page(self, query: AuditQuery) -> AuditPage:
         """Entries that a query takes. Raises InvalidRequest."""
-        if not 0 <= query.limit <= LONGEST_PAGE:
-            raise InvalidRequest(f"limit is {query.limit}; it is at most {LONGEST_PAGE}, and 0 means {DEFAULT_PAGE}")
-        if not 0 <= query.after < 2**63:
-            raise InvalidRequest("after is an entry's number, or 0 for none")
-        limit = query.limit or DEFAULT_PAGE
+        limit = page_length(query.limit, query.after, AUDIT_CHAIN.nouns)
+        if any("\0" in text for text in (query.actor, query.action, query.subject)):  # PostgreSQL takes it for a fault
+            raise InvalidRequest("actor, action and subject hold no NUL")
         async with self._store.read() as reader:
             found = await reader.audit(replace(query, limit=limit))
         room, taken = MOST_PAGE_CHARACTERS, 0
@@ -78,7 +57,7 @@ class Audit:
 
     async def verify(self, after: ChainHead = NO_HEAD, head: ChainHead | None = None) -> Verification:
         """Recompute the chain behind `after`, as far as one call may; `head` is one that the caller has kept."""
-        kept = [] if head is None else [(head, "the head that was given")]
+        kept = given_head(head)
         unreadable = ""
         try:
             own = self._kept_head()
@@ -86,20 +65,13 @@ class Audit:
         except (OSError, ValueError) as error:
             unreadable = f"the head that the gateway keeps cannot be read: {error}"
         check = ChainCheck(AUDIT_CHAIN, self._key, after, kept)
-        is_complete = False
-        position = after.sequence or _FIRST
-        while not is_complete and check.checked < MOST_CHECKED:
-            async with self._store.read() as reader:
-                found = await reader.audit(AuditQuery(READ_AT_ONCE, after=position))
-                is_complete = len(found) < READ_AT_ONCE
-                noted = await _noted(reader) if is_complete else None
-            for entry in found:
-                check.add(entry)
-                position = entry.sequence
-            if is_complete:
-                check.end_noted(noted)
-        problems = [*([unreadable] if unreadable else []), *check.problems]
-        return Verification(problems, check.problem_count + bool(unreadable), check.checked, check.head, is_complete)
+        if unreadable:
+            check.tell(unreadable)
+        return await verified(self._store, check, _behind, _noted)
+
+
+async def _behind(reader: Reader, number: int) -> Sequence[AuditEntry]:
+    return await reader.audit(AuditQuery(READ_AT_ONCE, after=number))
 
 
 async def _noted(reader: Reader) -> ChainHead | None:

@@ -119,6 +119,11 @@ class DataListener:
         """Clients that are connected now."""
         return self._router.open_connections
 
+    @property
+    def held_body_bytes(self) -> int:
+        """Bytes of bodies that are held now."""
+        return self._router.held_body_bytes
+
     def halt(self, account: str) -> None:
         """End what is being served for an account. That it gets nothing more is `ModelAccess.halted`'s."""
         self._router.stop_requests_of(account, AccountHalted.code)

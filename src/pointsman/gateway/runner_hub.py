@@ -1,13 +1,12 @@
 """The runners that are connected to this process: what the bus asks of them, and what they answer.
 
-Owns one line per runner: which socket is in force, who waits for which frame, and when a line ends. Sockets are
-`rest.runner_socket`'s; what a line allows is `wire.runner_line`'s; whom a runner is, is told by whoever calls.
+Owns which socket is in force for each runner, what the bus hears of it, and when a line ends. What is remembered of a
+line is `line_in_force`'s; sockets are `rest.runner_socket`'s; whom a runner is, is told by whoever calls.
 """
 
 import asyncio
 import contextlib
 import math
-import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -15,25 +14,23 @@ from pointsman.bus.interface import Bus, BusError
 from pointsman.bus.subjects import LINES, LIVES, NEWER, runner_subject
 from pointsman.core.control_errors import ControlError
 from pointsman.core.limits import RunnerLimits
+from pointsman.gateway.line_in_force import OFFLINE, SILENT, LineInForce
 from pointsman.gateway.runner_connection import RunnerSocket
 from pointsman.gateway.runner_identity import RunnerIdentity, RunnerLoad
-from pointsman.gateway.unsent_frames import UnsentFrames
 from pointsman.wire.runner_envelope import pack_too_late, unpack_request
 from pointsman.wire.runner_frames import (
     CANCEL,
     FrameError,
     FrameTooLarge,
     Hello,
-    ModelRequest,
     ModelResponse,
     encode_frame,
     read_from_gateway,
     read_from_runner,
 )
-from pointsman.wire.runner_line import Refused, RunnerLine
-from pointsman.wire.unasked_frames import UnaskedFrames
+from pointsman.wire.runner_line import Refused
 
-VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, SILENT, REVOKED = 1008, 1009, 1011, 1013, 4001, 4002, 4003
+VIOLATION, TOO_LARGE, BROKEN, TRY_AGAIN, REPLACED, REVOKED = 1008, 1009, 1011, 1013, 4001, 4003
 """Close codes: of RFC 6455, our own between 4000 and 4999."""
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
@@ -43,47 +40,7 @@ _MOST_GREETING = 4
 _ENDINGS = {b"%d" % code: code for code in (REPLACED, SILENT, REVOKED)}
 """What one process tells the others of a line."""
 _SWEEP_SECONDS = 1.0
-_OFFLINE = ModelResponse("-", 503, done=True, error="runner_offline")
 _BROKEN_LINE = ModelResponse("-", 503, done=True, error="runner_proxy_error")
-
-
-class _Line:
-    """One socket in force."""
-
-    def __init__(self, identity: RunnerIdentity, limits: RunnerLimits) -> None:
-        self.identity = identity
-        self.connection = secrets.token_hex(16)
-        self.exchanges = RunnerLine(limits)
-        self.waiting: dict[str, asyncio.Future[ModelResponse]] = {}
-        self.unsent = UnsentFrames()
-        self.unasked = UnaskedFrames(asyncio.get_running_loop().time())
-        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """The close code."""
-        self.heard_at = asyncio.get_running_loop().time()
-        self.sends_since = math.inf
-        """Since when a frame waits to be taken by the system, by the loop's clock."""
-        self.may_be_older = False
-        """Whether the bus was away: another process may have taken the runner over without our hearing of it."""
-        self.began: dict[str, float] = {}
-        """When each request that holds a slot did, by the loop's clock."""
-        self.moved: dict[str, float] = {}
-        """When there was the last sign of whoever asks."""
-
-    def end(self, code: int, answer: ModelResponse = _OFFLINE) -> None:
-        """End it, once. Whoever waits is told at once."""
-        if not self.ended.done():
-            self.ended.set_result(code)
-        self.exchanges.lost()
-        waiting, self.waiting = self.waiting, {}
-        for each in waiting.values():
-            _give(each, answer)
-
-    def send(self, request: ModelRequest) -> None:
-        """Have a frame sent. A runner that takes none ends its line."""
-        if request.operation == CANCEL:
-            self.unasked.cancelled()
-        if not self.unsent.add(request):
-            self.end(SILENT)
 
 
 class RunnerHub:
@@ -105,7 +62,7 @@ class RunnerHub:
         self._now = now
         self._limits = limits
         self._seen = seen
-        self._lines: dict[RunnerIdentity, _Line] = {}
+        self._lines: dict[RunnerIdentity, LineInForce] = {}
         self._greeting: Counter[RunnerIdentity] = Counter()
         bus.when_lost(self._cancel_all)
 
@@ -151,7 +108,7 @@ class RunnerHub:
             await socket.close(code)
             return
         self._end(identity, REPLACED)
-        line = self._lines[identity] = _Line(identity, self._limits)
+        line = self._lines[identity] = LineInForce(identity, self._limits)
         replaced = b"%d %b" % (REPLACED, line.connection.encode())
         code = BROKEN
         try:
@@ -178,7 +135,7 @@ class RunnerHub:
             await socket.close(code)
             await self._note(identity)
 
-    async def _judge(self, line: _Line, confirm: Callable[[], Awaitable[bool]]) -> None:
+    async def _judge(self, line: LineInForce, confirm: Callable[[], Awaitable[bool]]) -> None:
         try:
             if not await confirm():
                 line.end(REVOKED)
@@ -211,7 +168,7 @@ class RunnerHub:
         return 0 if fits else VIOLATION
 
     @contextlib.asynccontextmanager
-    async def _served(self, line: _Line) -> AsyncIterator[None]:
+    async def _served(self, line: LineInForce) -> AsyncIterator[None]:
         """Answer the bus for a line. Raises BusError."""
 
         async def asked(payload: bytes) -> bytes:
@@ -225,10 +182,7 @@ class RunnerHub:
             elif what == NEWER.encode() and which != line.connection.encode():
                 await self._tell(line.identity, b"%d %b" % (SILENT, line.connection.encode()))
             request_id = which.decode("ascii", "replace")
-            if what != LIVES.encode() or request_id not in line.exchanges.live:
-                return b""
-            line.moved[request_id] = asyncio.get_running_loop().time()
-            return b"1"
+            return b"1" if what == LIVES.encode() and line.lives(request_id) else b""
 
         handlers: tuple[tuple[str, Callable[[bytes], Awaitable[bytes]]], ...] = (
             (_subject(line.identity), asked),
@@ -240,7 +194,7 @@ class RunnerHub:
                 stack.push_async_callback(subscription.close)
             yield
 
-    async def _ask(self, line: _Line, payload: bytes) -> ModelResponse | None:
+    async def _ask(self, line: LineInForce, payload: bytes) -> ModelResponse | None:
         """Pass one request on, and wait for its frame, until its deadline; None when that has passed already."""
         try:
             deadline, data = unpack_request(payload)
@@ -248,9 +202,9 @@ class RunnerHub:
         except (ValueError, FrameError):
             return ModelResponse("-", 503, done=True, error="runner_proxy_error")
         if line.ended.done():
-            return _OFFLINE
+            return OFFLINE
         if request.operation == CANCEL:
-            _cancel(line, request.request_id)
+            line.cancel(request.request_id)
             return ModelResponse(request.request_id, done=True)
         left = min(deadline - self._now(), self._limits.idle_seconds)
         if left <= 0:
@@ -259,34 +213,16 @@ class RunnerHub:
             line.exchanges.asked(request)
         except Refused as refused:
             return ModelResponse(request.request_id, refused.status, done=True, error=refused.code)
-        return await self._frame(line, request, left)
+        return await line.ask(request, left)
 
     def _cancel_all(self) -> None:
         """The bus was lost: who asked goes on with nothing, and could not say so."""
         for line in self._lines.values():
             line.may_be_older = True
             for request_id in line.exchanges.live:
-                _cancel(line, request_id)
+                line.cancel(request_id)
 
-    async def _frame(self, line: _Line, request: ModelRequest, seconds: float) -> ModelResponse:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[ModelResponse] = loop.create_future()
-        line.waiting[request.request_id] = answer
-        line.moved[request.request_id] = loop.time()
-        line.began.setdefault(request.request_id, loop.time())
-        line.send(request)
-        late, given = _too_late(request.request_id), None
-        expiry = loop.call_later(seconds, _give, answer, late)
-        try:
-            given = await answer
-            return given
-        finally:
-            expiry.cancel()
-            if given is late or line.waiting.get(request.request_id) is answer:
-                # Nobody waits any more: the slot is free, whatever the runner does.
-                _cancel(line, request.request_id)
-
-    async def _read(self, line: _Line, socket: RunnerSocket) -> None:
+    async def _read(self, line: LineInForce, socket: RunnerSocket) -> None:
         loop = asyncio.get_running_loop()
         while not line.ended.done():
             try:
@@ -295,30 +231,14 @@ class RunnerHub:
                     line.end(SILENT)
                     return
                 line.heard_at = loop.time()
-                is_ours = self._take(line, data)
+                is_ours = line.take(data)
             except FrameError as error:
                 line.end(_code(error), _BROKEN_LINE)
                 return
             if not is_ours:
                 await asyncio.sleep(0)  # what has come already is read without a pause, and others have their turn
 
-    def _take(self, line: _Line, data: str) -> bool:
-        """Whether a request of ours had to do with it. Raises FrameError for what costs the runner its line."""
-        frame = read_from_runner(data, self._limits)
-        if isinstance(frame, Hello):
-            raise FrameError("a second hello came")
-        delivery = line.exchanges.received(frame) if isinstance(frame, ModelResponse) else None
-        if delivery is None:
-            line.unasked.came(line.heard_at)
-            return False
-        response = delivery.response
-        if delivery.cancels:
-            line.send(ModelRequest(response.request_id, CANCEL))
-        answer = line.waiting.pop(response.request_id, None)
-        _give(answer, response)
-        return True
-
-    async def _sweep(self, line: _Line) -> None:
+    async def _sweep(self, line: LineInForce) -> None:
         """End a line that is silent or takes nothing, and free the slots of requests that nobody goes on with.
 
         A process that died cancels nothing; and a timer for each frame, twice, would be a tenth of what one costs.
@@ -333,28 +253,17 @@ class RunnerHub:
             is_stuck = now - line.sends_since > min(_SEND_SECONDS, limits.silence_seconds)
             if is_stuck or now - line.heard_at > limits.silence_seconds:
                 line.end(SILENT)
-            self._free(line, now)
+            line.free(now)
             if line.may_be_older:
                 await self._look_for_newer(line)
 
-    async def _look_for_newer(self, line: _Line) -> None:
+    async def _look_for_newer(self, line: LineInForce) -> None:
         """Two lines would both be asked, and the one that leads nowhere answers first."""
         with contextlib.suppress(BusError):  # it is away still
             await self.bus.publish(_subject(line.identity, LINES), f"{NEWER} {line.connection}".encode())
             line.may_be_older = False
 
-    def _free(self, line: _Line, now: float) -> None:
-        unasked, lifetime = self._limits.unasked_seconds, self._limits.lifetime_seconds
-        for request_id in line.began.keys() - line.exchanges.live:
-            del line.began[request_id], line.moved[request_id]
-        for request_id, began in tuple(line.began.items()):
-            if now - line.moved[request_id] <= unasked and now - began <= lifetime:
-                continue
-            answer = line.waiting.pop(request_id, None)
-            _give(answer, _too_late(request_id))
-            _cancel(line, request_id)
-
-    async def _write(self, line: _Line, socket: RunnerSocket) -> None:
+    async def _write(self, line: LineInForce, socket: RunnerSocket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             frame = await line.unsent.take()
@@ -365,25 +274,6 @@ class RunnerHub:
                 line.end(SILENT)
                 return
             line.sends_since = math.inf
-
-
-def _cancel(line: _Line, request_id: str) -> None:
-    """Free its slot, and tell the runner, unless it has ended; whoever still waits for a frame gets an error."""
-    cancel = ModelRequest(request_id, CANCEL)
-    if line.exchanges.asked(cancel):
-        line.send(cancel)
-    answer = line.waiting.pop(request_id, None)
-    _give(answer, ModelResponse(request_id, 503, done=True, error="runner_proxy_error"))
-
-
-def _give(answer: "asyncio.Future[ModelResponse] | None", response: ModelResponse) -> None:
-    """The first counts."""
-    if answer is not None and not answer.done():
-        answer.set_result(response)
-
-
-def _too_late(request_id: str) -> ModelResponse:
-    return ModelResponse(request_id, 504, done=True, error="runner_proxy_timeout")
 
 
 def _code(error: FrameError) -> int:

@@ -13,9 +13,10 @@ from pointsman.core.event_kinds import INFER_FAILED
 from pointsman.core.limits import Limits
 from pointsman.core.model_errors import PolicyBlocked
 from pointsman.events.record import Record
+from pointsman.proxy.answer_searches import AnswerSearches
 from pointsman.proxy.call import Response
 from pointsman.proxy.client_connection import ClientConnection
-from pointsman.proxy.filtered_relay import BLOCKED, FilteredRelay
+from pointsman.proxy.filtered_relay import BLOCKED, FilteredRelay, Surroundings
 from pointsman.proxy.relay import Collector, Relay
 from pointsman.proxy.stages import OnAnswer
 from pointsman.wire.engine_error import engine_error_body
@@ -32,6 +33,7 @@ class Answering:
         self.limits = limits
         self.response_policy: OnAnswer | None = None
         """What an answer's body goes through; None: nothing."""
+        self._searches = AnswerSearches()
         self._lines = CandidateCache(_candidate_lines)
 
     async def answer(
@@ -53,7 +55,7 @@ class Answering:
             return
         relay = self.commit(response, candidate, minor, client, record)
         try:
-            self.ended(relay, await response.relay(relay), record)
+            await self.ended(relay, await response.relay(relay), record)
         finally:
             self.note(response, relay, record)
 
@@ -85,12 +87,14 @@ class Answering:
         head, policy = response.head, self.response_policy
         body_filter = policy(record, head) if policy is not None else None
         own = self._begin(response, candidate, record)
-        if head.is_event_stream and record.operation is not None:
-            record.operation.stream_started()
+        operation = record.operation
+        begun = operation.stream_started if head.is_event_stream and operation is not None else _nothing
         kind = Relay if body_filter is None else FilteredRelay
         relay = kind(client, head, own, minor=minor, protocol=record.protocol, limits=self.limits)
         if isinstance(relay, FilteredRelay) and body_filter is not None:
-            relay.filter(body_filter, response.abandon)
+            relay.filter(body_filter, Surroundings(self._searches, response.abandon, client.hold_answer, begun))
+        else:
+            begun()
         if record.notes is not None:
             relay.hashes = record.notes.hashes
         client.attach(response)
@@ -107,8 +111,10 @@ class Answering:
             own = own_lines_of_two(own, response.head)
         return own
 
-    def ended(self, relay: Relay, truncated: str, record: Record) -> None:
+    async def ended(self, relay: Relay, truncated: str, record: Record) -> None:
         """No more of the body will come: it was cut if there is a reason. Raises PolicyBlocked."""
+        if isinstance(relay, FilteredRelay):
+            await relay.searched(is_cut=bool(truncated))
         if truncated and not relay.refused:
             relay.truncate(truncated)
             if not relay.refused:
@@ -124,6 +130,7 @@ class Answering:
             if relay.refused:
                 relay.truncate(BLOCKED)
         if isinstance(relay, FilteredRelay):
+            record.came = relay.came
             relay.let_go()
         record.sent = relay.sent
         record.meter = relay.meter
@@ -134,11 +141,15 @@ class Answering:
         record.heard_out = relay.ended or (streams and relay.last_event_passed())
 
 
+def _nothing() -> None:
+    """Nobody is told."""
+
+
 def _refuse(relay: Relay, record: Record) -> None:
     """A rule has ended an answer. Raises PolicyBlocked where nothing of it was handed on."""
     error = PolicyBlocked(relay.refused)
     if not relay.has_begun:
-        record.status, record.is_answered = 0, False
+        record.status, record.is_answered, record.was_sent = 0, False, True
         raise error
     relay.truncate(BLOCKED)
     record.kind, record.reason, record.detail = INFER_FAILED, BLOCKED, relay.refused

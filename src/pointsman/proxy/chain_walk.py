@@ -265,7 +265,7 @@ class ChainWalk:
                 self._place = place
                 self._detail = "the event stream began with an error, or ended before its first event"
                 return ErrorCategory.SERVER_ERROR, 0
-            answering.ended(preview.relay, truncated, record)
+            await answering.ended(preview.relay, truncated, record)
             return None, response.head.status
         finally:
             if preview.relay is not None:
@@ -323,7 +323,7 @@ class ChainWalk:
                 truncated = IDLE
             preview.cut()
             if preview.relay is not None:
-                answering.ended(preview.relay, truncated, record)
+                await answering.ended(preview.relay, truncated, record)
         finally:
             if preview.relay is not None:
                 answering.note(response, preview.relay, record)

@@ -65,7 +65,7 @@ class ClientConnection(asyncio.Protocol):
         self._application = application
         self._on_lost = on_lost
         self._bodies = bodies
-        self._held = 0
+        self._held = self._held_answer = 0
         self._limits = limits
         self._sweep = sweep
         self._reader = RequestReader(limits)
@@ -125,6 +125,8 @@ class ClientConnection(asyncio.Protocol):
         self._sweep.discard(self)
         if self._held:
             self._hold(0)
+        if self._held_answer:
+            self.hold_answer(0)
         self._on_lost(self)
 
     def pause_writing(self) -> None:
@@ -279,6 +281,11 @@ class ClientConnection(asyncio.Protocol):
         """Send bytes; nothing happens when the client has gone."""
         if self._transport is not None and not self._closed:
             self._transport.write(data)
+
+    def hold_answer(self, size: int) -> None:
+        """Count what is held of the answer now; 0 lets it go. Raises Overloaded."""
+        held, self._held_answer = self._held_answer, size
+        self._bodies.change(held, size)
 
     def attach(self, flow: Flow) -> None:
         """From now on a slow client slows this down."""

@@ -1,7 +1,8 @@
-"""How much of request bodies is held, over all connections of a router.
+"""How much of bodies is held, over all connections of a router.
 
-Each body has its own bound, but an agent may open many connections. Counted is what has come of a body, from its second
-read on, and a whole one beyond 16 KiB until its request has been answered.
+Each body has its own bound, but an agent may open many connections. Counted is what has come of a request's body, from
+its second read on, and a whole one beyond 16 KiB until its request has been answered; and what rules hold of an answer,
+beyond 16 KiB.
 """
 
 from pointsman.core.errors import Overloaded
@@ -20,4 +21,4 @@ class HeldBodies:
         """One connection holds `now` bytes instead of `before`. Raises Overloaded when that is too much for all."""
         self.total += now - before
         if self.total > self._limit and now > before:
-            raise Overloaded(f"request bodies of all connections together exceed {self._limit} bytes")
+            raise Overloaded(f"bodies of all connections together exceed {self._limit} bytes")

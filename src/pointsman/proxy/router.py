@@ -154,7 +154,7 @@ class Router:
 
     @property
     def held_body_bytes(self) -> int:
-        """Bytes of request bodies that are held now."""
+        """Bytes of bodies that are held now."""
         return self._server.held_body_bytes
 
     @property

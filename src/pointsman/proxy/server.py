@@ -79,7 +79,7 @@ class Server:
 
     @property
     def held_body_bytes(self) -> int:
-        """Bytes of request bodies that are held now."""
+        """Bytes of bodies that are held now."""
         return self._bodies.total
 
     @property

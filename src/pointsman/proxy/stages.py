@@ -16,10 +16,17 @@ from pointsman.wire.response import ResponseHead
 
 
 class BodyFilter(Protocol):
-    """Sees an answer's body on its way to the client, and may change it. Sans I/O."""
+    """Sees an answer's body on its way to the client, and may change it. Sans I/O; used by one thread at a time."""
 
     holds: bool
     """Whether anything may wait in it, or be refused; else it only looks."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that it has in memory, about."""
+
+    def work(self, data: bytes, *, last: bool) -> int:
+        """What it may take to receive that, and `last` to finish: bytes times open steps of patterns, about."""
 
     def receive(self, data: bytes) -> bytes:
         """What may go on now of all that came; the rest is held, within the filter's bound. Raises Blocked."""

@@ -12,11 +12,19 @@ from pointsman.core.policy import Effect, PolicyHit, Rule
 from pointsman.routing.answer_texts import repeats_text
 from pointsman.routing.pattern_length import longest_match
 from pointsman.routing.policy import CompiledPolicy, Unsearchable, evaluate
-from pointsman.routing.streamed_answer import MOST_HELD, StreamedAnswer, Tell, redacts, refused_by, unsearchable
+from pointsman.routing.streamed_answer import (
+    LEAST_STEPS,
+    MOST_HELD,
+    StreamedAnswer,
+    Tell,
+    redacts,
+    refused_by,
+    unsearchable,
+)
 from pointsman.wire.json_strings import read_document
 
 MOST_WORK = 100_000_000
-"""Bytes times steps of patterns that are searched at once, on the event loop: a tenth of a second or two."""
+"""Bytes times steps of patterns that are searched at once: a tenth of a second or two of a thread."""
 _MOST_WORK_OFTEN = 1_000_000
 """The same, of what is searched again with each event."""
 
@@ -26,6 +34,9 @@ class Filter(Protocol):
 
     holds: bool
 
+    @property
+    def held(self) -> int: ...
+    def work(self, data: bytes, *, last: bool) -> int: ...
     def receive(self, data: bytes) -> bytes: ...
     def finish(self, *, is_whole: bool = True) -> bytes: ...
 
@@ -104,9 +115,14 @@ class RefusedAnswer:
     """For what cannot be searched at all."""
 
     holds = True
+    held = 0
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
+
+    def work(self, data: bytes, *, last: bool) -> int:
+        """None."""
+        return 0
 
     def receive(self, data: bytes) -> bytes:
         """Raises Blocked."""
@@ -123,6 +139,15 @@ class InTurn:
     def __init__(self, filters: Sequence[Filter]) -> None:
         self._filters = filters
         self.holds = any(each.holds for each in filters)
+
+    @property
+    def held(self) -> int:
+        """Bytes that they have in memory."""
+        return sum(each.held for each in self._filters)
+
+    def work(self, data: bytes, *, last: bool) -> int:
+        """See `proxy.stages.BodyFilter`."""
+        return sum(each.work(data, last=last) for each in self._filters)
 
     def receive(self, data: bytes) -> bytes:
         """Raises Blocked."""
@@ -148,6 +173,15 @@ class BufferedAnswer:
         self.holds = holds
         self._body = bytearray()
         self._is_too_large = False
+
+    @property
+    def held(self) -> int:
+        """Bytes that it has in memory."""
+        return len(self._body)
+
+    def work(self, data: bytes, *, last: bool) -> int:
+        """See `proxy.stages.BodyFilter`: it is read and searched when it is whole."""
+        return (len(self._body) + len(data)) * max(LEAST_STEPS, self._compiled.steps) if last else 0
 
     def receive(self, data: bytes) -> bytes:
         """Raises Blocked for what is too large."""

@@ -1,7 +1,9 @@
 """Events of an answer that are held back, the texts that run through them, and what is cut out of those. Pure."""
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import islice
 
 from pointsman.routing.answer_search import TextSearch
 from pointsman.routing.answer_texts import AnswerText
@@ -35,10 +37,12 @@ class HeldEvent:
                 cuts = [(0, 0, any(marked for _, _, marked in cuts))]
             for (first, last), (_, _, marked) in zip(spans, cuts, strict=True):
                 edits.append((begin + first, begin + last, REDACTED if marked else b""))
-        made = self.raw
-        for first, last, by in sorted(edits, reverse=True):
-            made = made[: self.data.place(first)] + by + made[self.data.place(last) :]
-        return made
+        made: list[bytes] = []
+        at = 0
+        for first, last, by in sorted(edits):
+            made += (self.raw[at : self.data.place(first)], by)
+            at = self.data.place(last)
+        return b"".join((*made, self.raw[at:]))
 
 
 class Part:
@@ -80,15 +84,20 @@ class Block:
         while self._parts and self._parts[0].end <= self.search.base:
             self._parts.popleft().event.pending -= 1
 
-    def cut(self, spans: Iterable[tuple[int, int]]) -> None:
+    def cut(self, spans: Sequence[tuple[int, int]]) -> None:
         """Replace these in the parts, the mark where each begins."""
+        if not spans:
+            return
+        parts = list(self._parts)
+        ends = [part.end for part in parts]
         for begin, end in merged(spans):
             marked = begin > self._covered
             first = max(begin, self._covered)
-            for part in self._parts:
-                if part.end > first and part.begin < end:
-                    start, stop = max(first, part.begin) - part.begin, min(end, part.end) - part.begin
-                    lengths = len(utf8(part.value[:start])), len(utf8(part.value[:stop]))
-                    part.event.cuts.setdefault(part.number, []).append((*lengths, marked))
-                    marked = False
+            for part in islice(parts, bisect_right(ends, first), None):
+                if part.begin >= end:
+                    break
+                start, stop = max(first, part.begin) - part.begin, min(end, part.end) - part.begin
+                lengths = len(utf8(part.value[:start])), len(utf8(part.value[:stop]))
+                part.event.cuts.setdefault(part.number, []).append((*lengths, marked))
+                marked = False
             self._covered = max(self._covered, end)

@@ -6,6 +6,7 @@ The same for a file, a command and the REST interface; whoever reads one of them
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from pointsman.core.policy import Effect, Rule, Side
 from pointsman.core.protocols import InferenceProtocol as P
@@ -16,6 +17,9 @@ MOST_STEPS = 10_000
 """Open to many characters, of all patterns of a policy: each costs up to 25 ns for each byte of a hostile text."""
 LARGEST_PROGRAM = 100_000
 """Instructions that the engine makes of all patterns of a policy: it has memory for several times as many."""
+MOST_TEXT = 256 * 1024
+"""Characters of all names and patterns of a policy: in the audit record's ASCII they are 3 MiB at the most, and an
+answer of the control plane has 4."""
 MOST_NAMES = 256
 """In one list of a rule."""
 LONGEST_NAME = 256
@@ -52,11 +56,16 @@ def rule_problems(
         return
     seen: set[str] = set()
     patterns: list[tuple[int, str]] = []
+    text = 0
     for number, rule in enumerate(rules):
         is_usable = bool(rule.pattern)
         for field, reason, next_step in _problems_of(rule, pattern_problem):
             is_usable = is_usable and field != "pattern"
             yield RuleProblem(number, field, reason, next_step)
+        before, text = text, text + sum(map(len, _texts_of(rule)))
+        if before <= MOST_TEXT < text:
+            reason = f"with it the policy's names and patterns have more than {MOST_TEXT} characters"
+            yield RuleProblem(number, "", reason, "write * for many names, or leave a list out")
         if is_usable:
             patterns.append((number, rule.pattern))
         if rule.id in seen:
@@ -81,6 +90,14 @@ def _too_costly(
             reason = f"with its pattern the policy's are larger than {LARGEST_PROGRAM} instructions"
             yield RuleProblem(number, "pattern", reason, f"write shorter ones: this one has {own[1]}")
             return
+
+
+def _texts_of(rule: Rule) -> Iterator[str]:
+    scope = rule.scope
+    yield from (rule.id, rule.pattern)
+    yield from chain(
+        scope.routes, scope.keys, scope.dialects, rule.denied_tools, rule.allowed_tools, rule.denied_fields
+    )
 
 
 def _problems_of(rule: Rule, pattern_problem: Callable[[str], str]) -> Iterator[tuple[str, str, str]]:

@@ -21,6 +21,14 @@ from pointsman.wire.stream_events import EventCutter, EventData, Unreadable
 
 MOST_HELD = MOST_BYTES
 """Bytes of an answer that are held at once, and of one event; beyond it nothing more of the answer passes."""
+LEAST_STEPS = 4
+"""What reading a byte of JSON costs, in open steps of patterns: 256 KiB are two milliseconds."""
+_EVENT_WORK = 2_500
+"""The same of an event by itself, however short: 25 µs."""
+_EVENT_BYTES = 512
+"""Of memory, for each event that is held, besides what it is made of."""
+_MOST_EVENTS = 32_768
+"""That are held at once."""
 _MOST_TEXTS = 4_096
 """Of one answer, each of which costs a kilobyte."""
 _DONE = b"[DONE]"
@@ -42,12 +50,29 @@ class StreamedAnswer:
         self._cutter = EventCutter()
         self._queue: deque[HeldEvent] = deque()
         self._held = 0
+        self._unsettled = 0
+        """Characters that are still to be searched, or again."""
         self._blocks: dict[Key, Block] = {}
         self._names: dict[Key, str] = {}
         self._hits = Hits(compiled)
         self._told = 0
         self._redacts = holds and redacts(compiled)
         self._is_blind = False
+
+    @property
+    def held(self) -> int:
+        """Bytes that it has in memory."""
+        kept = self._held + len(self._queue) * _EVENT_BYTES if self.holds else self._unsettled
+        return kept + len(self._cutter)
+
+    def work(self, data: bytes, *, last: bool) -> int:
+        """See `proxy.stages.BodyFilter`: as if each two lines were an event, and all texts ended now."""
+        if self._is_blind:
+            return 0
+        steps = max(LEAST_STEPS, self._compiled.steps)
+        events = (data.count(b"\n") + data.count(b"\r")) // 2 + 1
+        size = len(self._cutter) + len(data) + self._unsettled
+        return size * steps + events * (_EVENT_WORK + (self._longest or 0) * self._compiled.steps)
 
     def receive(self, data: bytes) -> bytes:
         """Raises Blocked."""
@@ -81,6 +106,7 @@ class StreamedAnswer:
     def _stop(self, blocked: Blocked, passed: list[bytes]) -> None:
         self._queue.clear()
         self._blocks.clear()
+        self._cutter, self._held, self._unsettled = EventCutter(), 0, 0
         self._is_blind = True
         if self.holds:
             raise Blocked(blocked.told, b"".join(passed)) from None
@@ -102,7 +128,7 @@ class StreamedAnswer:
         elif text:
             self._look(event, _read(event.data.text))
         self._let_go(passed)
-        if self._held > self._most:
+        if self._held > self._most or len(self._queue) > _MOST_EVENTS:
             raise unsearchable(f"more than {self._most} bytes of it would have to be held")
 
     def _let_go(self, passed: list[bytes]) -> None:
@@ -157,10 +183,13 @@ class StreamedAnswer:
             raise unsearchable("a text goes on behind its end")
         if self.holds:
             block.add(Part(event, text, block.length))
-        self._found(block, block.search.add(text.value))
+        before = block.search.length
+        found = block.search.add(text.value)
         is_full = not self.holds and block.search.length > self._most
         if text.key is None or is_full:
-            self._found(block, block.search.settle(is_end=True))
+            found += block.search.settle(is_end=True)
+        self._unsettled += block.search.length - before
+        self._found(block, found)
 
     def _end(self, ends: Ends | None) -> None:
         """Of texts; None: of all."""
@@ -168,6 +197,7 @@ class StreamedAnswer:
             for key, block in self._blocks.items():
                 if not block.has_ended and (ends is None or ends.end(key)):
                     block.has_ended = True
+                    self._unsettled -= block.search.length
                     self._found(block, block.search.settle(is_end=True))
 
     def _found(self, block: Block, found: list[Found]) -> None:

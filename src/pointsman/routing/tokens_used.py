@@ -42,8 +42,9 @@ def has_used(
 ) -> Tokens:
     """What a request came to that was answered with success, or may have been: what nobody reported is reckoned.
 
-    `received`, `sent`: bytes of the two bodies. Not `is_whole` is a stream that was cut before it had said why it ends:
-    its output is reckoned too, since its upstream may have told the first of its tokens only.
+    `received`, `sent`: bytes of the two bodies, as the upstream had and sent them. Not `is_whole` is a stream that was
+    cut before it had said why it ends: its output is reckoned too, since its upstream may have told the first of its
+    tokens only.
     """
     said = _SILENT if reported is None else reported
     incoming, outgoing = said.prompt_tokens, said.output_tokens

@@ -1,11 +1,7 @@
 """The audit record's values to protobuf messages and back."""
 
 from pointsman.core.audit import AuditEntry, AuditQuery
-from pointsman.core.chain import NO_HEAD, ChainHead
-from pointsman.core.control_errors import InvalidRequest
 from pointsman.rpc.gen import audit_pb2 as pb
-
-_DIGEST_BYTES = 32
 
 
 def entry_message(entry: AuditEntry) -> pb.AuditEntry:
@@ -28,20 +24,6 @@ def entry_of(message: pb.AuditEntry) -> AuditEntry:
     """The same back."""
     told = (message.account, message.actor, message.action, message.subject, message.before, message.after)
     return AuditEntry(message.sequence, message.at, *told, previous=message.previous, digest=message.digest)
-
-
-def head_message(head: ChainHead) -> pb.AuditHead:
-    """A head."""
-    return pb.AuditHead(sequence=head.sequence, digest=head.digest)
-
-
-def head_of(message: pb.AuditHead) -> ChainHead:
-    """A head; of an empty message, no entry's. Raises InvalidRequest."""
-    if message == pb.AuditHead():
-        return NO_HEAD
-    if message.sequence < 0 or len(message.digest) != _DIGEST_BYTES:
-        raise InvalidRequest(f"a head is an entry's number and its digest of {_DIGEST_BYTES} bytes")
-    return ChainHead(message.sequence, message.digest)
 
 
 def query_of(request: pb.ListAuditRequest, account: str) -> AuditQuery:

@@ -10,13 +10,13 @@ from sqlalchemy.types import NullType
 from pointsman.core.audit import AuditEntry, AuditQuery
 from pointsman.core.chain import ChainHead
 from pointsman.core.control_errors import StoreUnavailable
+from pointsman.store.altered_rows import record_of
 from pointsman.store.tables import audit, audit_head
 
 HEAD = select(*(type_coerce(column, NullType()).label(column.name) for column in audit_head.c if column.name != "id"))
 LOCKED_HEAD = HEAD.with_for_update()
 """Whoever appends waits here for the one before; SQLite has one writer anyway."""
-_TYPES: dict[str, type] = {"sequence": int, "at": float, "previous": bytes, "digest": bytes}
-# As the driver gives them: a row that somebody altered may hold anything, and has to be told, not stumbled over.
+# Columns as the driver gives them: what SQLAlchemy makes of a value fails where somebody altered its type.
 _names = tuple(field.name for field in fields(AuditEntry))
 _columns = tuple(type_coerce(audit.c[name], NullType()).label(name) for name in _names)
 
@@ -42,13 +42,8 @@ def selected(query: AuditQuery) -> Executable:
 
 
 def entry_of(row: Row[Any]) -> AuditEntry:
-    """A row as an entry. What is of another type than was written becomes a value that no digest fits."""
-    values = dict(row._mapping)
-    for name, value in values.items():
-        wanted = _TYPES.get(name, str)
-        if not isinstance(value, wanted):
-            values[name] = wanted()
-    return AuditEntry(**values)
+    """A row as an entry."""
+    return record_of(AuditEntry, row)
 
 
 def broken_head() -> StoreUnavailable:

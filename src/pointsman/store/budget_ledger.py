@@ -8,6 +8,7 @@ that time is lost. How a statement is run is `quota_sqlite`'s and `quota_postgre
 
 import asyncio
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 from pointsman.core.budget import MOST, BudgetRefusal, Charge, Hold
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.store import budget_statements as statements
-from pointsman.store.budget_turns import CounterKey, Turn, Turns, key_of
+from pointsman.store.budget_turns import CounterKey, Key, Turn, Turns, key_of
+from pointsman.store.quota_crowd import Crowd
 from pointsman.store.quota_ledger import Abandoned, AddedTo, CountingDatabase, Rows, UnknownEnd, Values
 
 SETTLE_SECONDS = 0.05
@@ -72,13 +74,14 @@ class SqlBudgetLedger:
         self._database = database
         self._say = say
         self._counted = counted
-        self._changes: dict[CounterKey, _Change] = {}
+        self._changes: dict[Key, _Change] = {}
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
         self._turns = Turns()
+        self._crowd: Crowd[Sequence[AddedTo], bool] = Crowd(self._add_together)
         self._asked = 0
         """Reservations so far, this one included."""
-        self._full: set[tuple[CounterKey, ...]] = set()
+        self._full: set[tuple[Key, ...]] = set()
         """What had no room when it was asked for last: it is looked at first, which holds up nobody."""
         self._told = ""
         self._pruned_at = -math.inf
@@ -86,30 +89,100 @@ class SqlBudgetLedger:
     async def reserve(self, account: str, charges: Sequence[Charge], now: float) -> Hold | BudgetRefusal:
         """See BudgetLedger. Of soft budgets nothing is counted yet, and nothing is asked."""
         hold = Hold(account, charges)
-        hard = sorted((each for each in charges if each.limit is not None), key=key_of)
+        hard = [each for each in charges if each.limit is not None]
         if not hard:
             return hold
 
-        keys = tuple(map(key_of, hard))
-        if not (keys in self._full or self._turns.has_some(keys)) and self._database.add_at_once(
-            [_added_to(each, each.limit or 0) for each in hard]
-        ):
+        hard.sort()  # by their keys, which differ
+        keys = tuple([key_of(each) for each in hard])
+        if not (keys in self._full or self._turns.has_some(keys)) and await self._add_at_once(hold, hard):
             if self._told:
                 self._note("")
             return hold
         self._asked += 1
         with self._turns.joined(keys, self._asked) as turn:
+            turn.wants(hold, hard)
             try:
                 await turn.come()
+                if turn.is_added:
+                    return hold
                 return turn.known(hard) or await self._reserve(hold, hard, turn, now)
+            except asyncio.CancelledError:
+                if turn.is_added:
+                    self._give_back(hold)
+                raise
             except LedgerUnavailable as error:
                 turn.fail(error, self._asked)
                 raise self._noted(error) from None
 
-    async def _reserve(self, hold: Hold, hard: Sequence[Charge], turn: Turn, now: float) -> Hold | BudgetRefusal:
+    async def _add_at_once(self, hold: Hold, hard: Sequence[Charge]) -> bool:
+        """Alone, or with others of this turn of the event loop, which share a commit."""
+        added = [_added_to(each, each.limit or 0) for each in hard]
+        place = self._crowd.join(added) if self._database.adds_at_once else None
+        if place is None:
+            return self._database.add_at_once(added)
+        try:
+            return await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled() and place.result():
+                self._give_back(hold)
+            raise
+
+    def _add_together(self, crowd: Sequence[Sequence[AddedTo]]) -> Sequence[bool]:
+        """For each, whether it was added. What has room for the sum has it for each of them, in any order."""
+        if len(crowd) > 1 and self._database.add_at_once(sums_of(crowd)):
+            return [True] * len(crowd)
+        return [self._database.add_at_once(added) for added in crowd]
+
+    def _give_back(self, hold: Hold) -> None:
+        self.settle(hold, [0] * len(hold.charges))
+
+    async def _add_for_all(self, turn: Turn, others: Sequence[Turn]) -> bool:
+        """Whether there was room for all that wait; they need not ask then."""
+        sums = [
+            charge._replace(amount=sum(each.charges[at].amount for each in (turn, *others)))
+            for at, charge in enumerate(turn.charges)
+        ]
+        if any(each.limit is not None and each.amount > each.limit for each in sums):
+            return False
+        together = Hold(turn.hold.account, sums)
+        # Those who wait must hear of it, also when the one who asks for them goes.
+        adding = asyncio.get_running_loop().create_task(self._add_all(together, sums), name="budget reservations")
+        try:
+            is_added = await asyncio.shield(adding)
+        except asyncio.CancelledError:
+            await asyncio.wait([adding])
+            if not adding.cancelled() and adding.exception() is None and adding.result():
+                turn.is_added = True
+                self._let_in(turn, others)
+            raise
+        if is_added:
+            self._let_in(turn, others)
+        return is_added
+
+    def _let_in(self, turn: Turn, others: Sequence[Turn]) -> None:
+        for gone in turn.let_in(others):
+            self._give_back(Hold(gone.hold.account, gone.charges))
+
+    async def _add_all(self, hold: Hold, hard: Sequence[Charge]) -> bool:
         def give_up(rows: Rows | None) -> None:
             if rows is not None and len(rows) == len(hard):
-                self.settle(hold, [0] * len(hold.charges))
+                self._give_back(hold)
+
+        values: Values = {"account": hold.account, **statements.values_of([_values_of(each) for each in hard])}
+        return await self._add(values, len(hard), give_up)
+
+    async def _reserve(self, hold: Hold, hard: Sequence[Charge], turn: Turn, now: float) -> Hold | BudgetRefusal:
+        others = turn.others()
+        if others and turn.keys not in self._full:
+            if await self._add_for_all(turn, others):
+                self._note("")
+                return hold
+            turn.fall_short()
+
+        def give_up(rows: Rows | None) -> None:
+            if rows is not None and len(rows) == len(hard):
+                self._give_back(hold)
 
         values: Values = {"account": hold.account, **statements.values_of([_values_of(each) for each in hard])}
         for _ in range(_TRIES):
@@ -144,7 +217,7 @@ class SqlBudgetLedger:
             await self.write()
         asked = self._asked
         rows = await self._database.run(statements.look(len(hard)), values, _forget)
-        return turn.learn({CounterKey(*row[:3]): row[3] for row in rows}, asked).known(hard)
+        return turn.learn({row[:3]: row[3] for row in rows}, asked).known(hard)
 
     async def look(self, account: str, charges: Sequence[Charge]) -> Sequence[int]:
         """See BudgetLedger: exact for this process, SETTLE_SECONDS old for others."""
@@ -153,7 +226,7 @@ class SqlBudgetLedger:
         await self.write()
         values: Values = {"account": account, **statements.values_of([_values_of(each) for each in charges])}
         rows = await self._database.run(statements.look(len(charges)), values, _forget)
-        used = {CounterKey(*row[:3]): row[3] for row in rows}
+        used = {row[:3]: row[3] for row in rows}
         return [used.get(key_of(each), 0) for each in charges]
 
     def settle(self, hold: Hold, amounts: Sequence[int]) -> None:
@@ -169,7 +242,7 @@ class SqlBudgetLedger:
             if known is not None:
                 known.amount += amount
             elif amount > 0 or (amount and len(changes) < MOST_UNWRITTEN):
-                changes[key] = _Change(hold.account, charge.ends_at, amount, charge.limit is None)
+                changes[CounterKey._make(key)] = _Change(hold.account, charge.ends_at, amount, charge.limit is None)
         if not self._wake.is_set():
             self._wake.set()
 
@@ -206,7 +279,7 @@ class SqlBudgetLedger:
             if taken[key].is_soft:
                 self._counted(Counted(key, account, used - taken[key].amount, used))
 
-    def _put_back(self, taken: Mapping[CounterKey, _Change], *, may_be_done: bool = False) -> None:
+    def _put_back(self, taken: Mapping[Key, _Change], *, may_be_done: bool = False) -> None:
         """What perhaps was done is done again only where that counts too much and not too little."""
         for key, change in taken.items():
             if may_be_done and change.amount < 0:
@@ -273,6 +346,17 @@ class SqlBudgetLedger:
 
 def _added_to(charge: Charge, limit: int) -> AddedTo:
     return (min(charge.amount, limit + 1), limit, charge.budget, charge.subject, charge.window)
+
+
+def sums_of(crowd: Sequence[Sequence[AddedTo]]) -> list[AddedTo]:
+    """What all of them add to each counter, in the order of keys. Beyond a limit it is only told that it is."""
+    sums: dict[tuple[str, str, str, int], int] = {}
+    for amount, limit, budget, subject, window in itertools.chain.from_iterable(crowd):
+        counter = (budget, subject, window, limit)
+        sums[counter] = min(sums.get(counter, 0) + amount, limit + 1)
+    return [
+        (amount, limit, budget, subject, window) for (budget, subject, window, limit), amount in sorted(sums.items())
+    ]
 
 
 def _values_of(charge: Charge) -> tuple[str, str, str, int, int, float]:

@@ -1,15 +1,17 @@
-"""Reservations of the same counters take turns within a process, and share what is learnt while they wait.
+"""Reservations of the same counters take turns within a process, and share what is done and learnt while they wait.
 
 A server's rows are changed by one transaction at a time anyway; a crowd that waits here takes no connections from
-others, and is refused together once there is no room.
+others. Whoever's turn it is asks for all that wait; once there is no room for them all, each asks for itself; and they
+are refused together once there is none.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Self
 
-from pointsman.core.budget import BudgetRefusal, Charge
+from pointsman.core.budget import BudgetRefusal, Charge, Hold
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.routing.budgets import refusal_of
 from pointsman.store.problems import HELD
@@ -24,20 +26,29 @@ class CounterKey(NamedTuple):
     window: str
 
 
-def key_of(charge: Charge) -> CounterKey:
+Key = tuple[str, str, str]
+"""The same without names, where some are made per request."""
+
+
+def key_of(charge: Charge) -> Key:
     """Of what is charged."""
-    return CounterKey._make(charge[:3])
+    return charge[:3]
 
 
 class _Crowd:
     """All that ask for the same counters now."""
 
-    __slots__ = ("error", "failed_after", "lock", "looked_after", "members", "used")
+    __slots__ = ("error", "failed_after", "is_short", "is_taken", "looked_after", "members", "used", "waiting")
 
     def __init__(self) -> None:
-        self.lock = asyncio.Lock()
+        self.is_taken = False
+        """Whether it is somebody's turn."""
+        self.waiting: deque[Turn] = deque()
+        """Those whose turn is to come, in order; some may have gone."""
+        self.is_short = False
+        """Whether there was no room for all."""
         self.members = 0
-        self.used: Mapping[CounterKey, int] = {}
+        self.used: Mapping[Key, int] = {}
         self.looked_after = 0
         """The last of those who had asked when it was looked at."""
         self.error: LedgerUnavailable | None = None
@@ -47,29 +58,73 @@ class _Crowd:
 class Turn:
     """One reservation's place in its crowd."""
 
-    __slots__ = ("_crowd", "_holds", "_mine", "keys")
+    __slots__ = ("_called", "_crowd", "_holds", "_mine", "charges", "hold", "is_added", "keys")
 
-    def __init__(self, keys: tuple[CounterKey, ...], crowd: _Crowd, mine: int) -> None:
+    def __init__(self, keys: tuple[Key, ...], crowd: _Crowd, mine: int) -> None:
         self.keys = keys
         self._crowd = crowd
         self._mine = mine
         self._holds = False
+        self._called: asyncio.Future[None] | None = None
+        self.hold = Hold("", ())
+        self.charges: Sequence[Charge] = ()
+        self.is_added = False
+        """Whether another has asked for it: it has what it came for."""
+
+    def wants(self, hold: Hold, charges: Sequence[Charge]) -> None:
+        """What it came for: `charges` are those that are counted now, in the order of `keys`."""
+        self.hold, self.charges = hold, charges
 
     async def come(self) -> None:
-        """Wait until it is this one's turn. Raises LedgerUnavailable, also for what another's turn has shown since."""
+        """Wait until it is this one's turn, or `is_added`.
+
+        Raises LedgerUnavailable, also for what another's turn has shown since.
+        """
         crowd = self._crowd
-        if not crowd.lock.locked():
-            await crowd.lock.acquire()
-            self._holds = True
+        if not crowd.is_taken:
+            crowd.is_taken = self._holds = True
             return
+        called = self._called = asyncio.get_running_loop().create_future()
+        crowd.waiting.append(self)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_SECONDS):
-                await crowd.lock.acquire()
-                self._holds = True
+                await called
+        if self.is_added:
+            return
         if not self._holds:
             raise LedgerUnavailable(f"budgets cannot be counted: {HELD}")
         if crowd.error is not None and self._mine <= crowd.failed_after:
             raise crowd.error
+
+    def others(self) -> Sequence["Turn"]:
+        """All that wait for room within the same limits; none once there was not enough for all."""
+        if self._crowd.is_short:
+            return ()
+        limits = [each.limit for each in self.charges]
+        return [
+            each
+            for each in self._crowd.waiting
+            if each._is_waiting and [charge.limit for charge in each.charges] == limits
+        ]
+
+    def let_in(self, turns: Iterable["Turn"]) -> list["Turn"]:
+        """These have what they came for; those of them that have gone meanwhile."""
+        gone = []
+        for each in turns:
+            if each._called is not None and each._is_waiting:
+                each.is_added = True
+                each._called.set_result(None)
+            else:
+                gone.append(each)
+        return gone
+
+    def fall_short(self) -> None:
+        """There is no room for all."""
+        self._crowd.is_short = True
+
+    @property
+    def _is_waiting(self) -> bool:
+        return self._called is not None and not self._called.done()
 
     def known(self, charges: Sequence[Charge]) -> BudgetRefusal | None:
         """That there was no room, if somebody has looked since this one came: the charge whose window is over last."""
@@ -78,7 +133,7 @@ class Turn:
             return None
         return refusal_of(charges, lambda each: crowd.used.get(key_of(each), 0))
 
-    def learn(self, used: Mapping[CounterKey, int], asked: int) -> Self:
+    def learn(self, used: Mapping[Key, int], asked: int) -> Self:
         """What counters have, looked at when so many had asked."""
         self._crowd.used, self._crowd.looked_after = used, asked
         return self
@@ -90,22 +145,31 @@ class Turn:
 
     def end(self) -> None:
         """The next one's turn."""
-        if self._holds:
-            self._crowd.lock.release()
+        if not self._holds:
+            return
+        self._holds = False
+        waiting = self._crowd.waiting
+        while waiting:
+            following = waiting.popleft()
+            if following._called is not None and following._is_waiting:
+                following._holds = True
+                following._called.set_result(None)
+                return
+        self._crowd.is_taken = False
 
 
 class Turns:
     """For one event loop."""
 
     def __init__(self) -> None:
-        self._crowds: dict[tuple[CounterKey, ...], _Crowd] = {}
+        self._crowds: dict[tuple[Key, ...], _Crowd] = {}
 
-    def has_some(self, keys: tuple[CounterKey, ...]) -> bool:
+    def has_some(self, keys: tuple[Key, ...]) -> bool:
         """Whether anybody asks for the same now: whoever comes next waits for them."""
         return keys in self._crowds
 
     @contextlib.contextmanager
-    def joined(self, keys: tuple[CounterKey, ...], mine: int) -> Iterator[Turn]:
+    def joined(self, keys: tuple[Key, ...], mine: int) -> Iterator[Turn]:
         """A place behind all that ask for the same; `mine` is a number that grows with each that asks for anything."""
         crowd = self._crowds.get(keys)
         if crowd is None:

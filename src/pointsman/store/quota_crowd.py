@@ -1,27 +1,26 @@
 """Reservations of one turn of the event loop: a lone one is made at once, several together at the turn's end.
 
-Owns who waits for whom, and what becomes of those that go away meanwhile. How they are counted is the database's.
+Owns who waits for whom, and what becomes of those that go away meanwhile. How they are counted is its owner's.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
-from pointsman.core.quota_book import DayCount
-from pointsman.store.quota_ledger import Asked
-
-Place = asyncio.Future[DayCount | None]
+AskedT = TypeVar("AskedT")
+CountT = TypeVar("CountT")
 
 
-class Crowd:
-    """For one event loop. `count` tells, for each, the place that was taken, or None when nothing was done."""
+class Crowd(Generic[AskedT, CountT]):
+    """For one event loop. `count` tells, for each, what became of it, and never raises."""
 
-    def __init__(self, count: Callable[[Sequence[Asked]], Sequence[DayCount | None]]) -> None:
+    def __init__(self, count: Callable[[Sequence[AskedT]], Sequence[CountT]]) -> None:
         self._count = count
-        self._waiting: list[tuple[Asked, Place]] = []
+        self._waiting: list[tuple[AskedT, asyncio.Future[CountT]]] = []
         self._turn_has_begun = False
         self._is_busy = False
 
-    def join(self, asked: Asked) -> Place | None:
+    def join(self, asked: AskedT) -> "asyncio.Future[CountT] | None":
         """What to wait for; None for the first of a turn, unless the turn before had several."""
         loop = asyncio.get_running_loop()
         if not self._turn_has_begun:
@@ -29,7 +28,7 @@ class Crowd:
             loop.call_soon(self._end_turn)
             if not self._is_busy:
                 return None
-        place: Place = loop.create_future()
+        place: asyncio.Future[CountT] = loop.create_future()
         self._waiting.append((asked, place))
         return place
 

@@ -58,6 +58,9 @@ class CountingDatabase(Protocol):
     Every method raises LedgerUnavailable; then nothing was changed, unless it is UnknownEnd.
     """
 
+    adds_at_once: bool
+    """Whether `add_at_once` ever does."""
+
     def count_at_once(self, asked: Asked) -> DayCount | None:
         """A place taken on a date that has places already, without waiting; None: nothing was done, `run` can tell why.
 

@@ -52,6 +52,8 @@ _TYPES = {
 class PostgresqlCounting:
     """The CountingDatabase of `quota_ledger`. Made by `open_postgresql_ledger`."""
 
+    adds_at_once = False
+
     def __init__(self, engine: AsyncEngine, patience_seconds: float) -> None:
         self._engine = engine
         self._patience_seconds = patience_seconds

@@ -23,7 +23,7 @@ from pointsman.core.quota_book import DayCount
 from pointsman.store import budget_statements
 from pointsman.store import quota_statements as statements
 from pointsman.store.problems import HELD, problem_of
-from pointsman.store.quota_crowd import Crowd, Place
+from pointsman.store.quota_crowd import Crowd
 from pointsman.store.quota_ledger import PATIENCE_SECONDS, Abandoned, AddedTo, Asked, Rows, Seen, SqlQuotaLedger, Values
 from pointsman.store.sqlite_file import OpenedFile, prepare_file
 
@@ -44,6 +44,8 @@ _COUNT_MORE = statements.numbered(statements.COUNT_MORE, statements.RESERVE_VALU
 class SqliteCounting:
     """The CountingDatabase of `quota_ledger`. Made by `open_sqlite_ledger`."""
 
+    adds_at_once = True
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = OpenedFile(path)
@@ -52,7 +54,7 @@ class SqliteCounting:
         """Somebody has waited in vain: whoever comes after them waits no more, until a statement is taken."""
         self._looking = threading.Lock()
         self._counted: tuple[int, int, int] = (0, 0, 0)
-        self._crowd = Crowd(self._count_together)
+        self._crowd: Crowd[Asked, DayCount | None] = Crowd(self._count_together)
         # Opening reads the file, which another worker may be making at this moment; only later must nothing wait.
         self._own = _connect(path, PATIENCE_SECONDS)
         try:
@@ -76,7 +78,7 @@ class SqliteCounting:
         self._is_held = False
         return DayCount._make(self._counted) if cursor.rowcount else None
 
-    def join_crowd(self, asked: Asked) -> Place | None:
+    def join_crowd(self, asked: Asked) -> "asyncio.Future[DayCount | None] | None":
         """See CountingDatabase."""
         return self._crowd.join(asked)
 

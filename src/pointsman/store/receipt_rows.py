@@ -6,19 +6,21 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import select, text, update
 from sqlalchemy.engine import CursorResult
 
 from pointsman.core.chain import GENESIS, NO_HEAD, ChainHead
 from pointsman.core.receipt import Receipt, chained
+from pointsman.store.altered_rows import record_of
 from pointsman.store.tables import receipt_heads, receipts
 
 Execute = Callable[..., Awaitable[CursorResult[*tuple[Any, ...]]]]
-"""A statement, and the parameters of many where there are many. Raises ControlError."""
-
-_NAMES = tuple(field.name for field in fields(Receipt))
-_values = attrgetter(*_NAMES)
-_COLUMNS = tuple(receipts.c[name] for name in _NAMES)
+"""A statement. Raises ControlError."""
+Insert = Callable[[Sequence[tuple[Any, ...]]], Awaitable[None]]
+"""Rows, each with its fields in the order of `INSERTED`. Raises ControlError."""
+INSERTED = tuple(receipts.c.keys())
+_values = attrgetter(*INSERTED)
+_COLUMNS = tuple(receipts.c[field.name] for field in fields(Receipt))
 _AT_ONCE = 100
 """Receipts that are chained between two turns of the loop, which requests share: some milliseconds."""
 _FIRST_HEAD = text(
@@ -26,7 +28,9 @@ _FIRST_HEAD = text(
 )
 
 
-async def append_receipts(execute: Execute, drafts: Sequence[Receipt], key: bytes, *, again: bool) -> None:
+async def append_receipts(
+    execute: Execute, insert: Insert, drafts: Sequence[Receipt], key: bytes, *, again: bool
+) -> None:
     """Add them behind those of their accounts. `again`: leave out what is there already."""
     of_account: defaultdict[str, list[Receipt]] = defaultdict(list)
     for draft in drafts:
@@ -38,12 +42,12 @@ async def append_receipts(execute: Execute, drafts: Sequence[Receipt], key: byte
             there = await _there(execute, account, [each.request_id for each in mine])
             mine = [each for each in mine if each.request_id not in there]
         for start in range(0, len(mine), _AT_ONCE):
-            made: list[dict[str, Any]] = []
+            made: list[tuple[Any, ...]] = []
             for draft in mine[start : start + _AT_ONCE]:
                 placed = chained(draft, head, key)
                 head = placed.head
-                made.append(dict(zip(_NAMES, _values(placed), strict=True)))
-            await execute(insert(receipts), made)
+                made.append(_values(placed))
+            await insert(made)
         if mine:
             where = receipt_heads.c.account == account
             await execute(update(receipt_heads).where(where).values(sequence=head.sequence, digest=head.digest))
@@ -81,14 +85,14 @@ async def page_of_receipts(
         chosen = chosen.order_by(number.desc())
     else:
         chosen = chosen.where(number > after).order_by(number)
-    return [Receipt(*row) for row in (await execute(chosen.limit(limit))).all()]
+    return [record_of(Receipt, row) for row in (await execute(chosen.limit(limit))).all()]
 
 
 async def receipt_of_request(execute: Execute, account: str, request_id: str) -> Receipt | None:
     """One; of several, the first."""
     mine = (receipts.c.account == account) & (receipts.c.request_id == request_id)
     row = (await execute(select(*_COLUMNS).where(mine).order_by(receipts.c.sequence).limit(1))).first()
-    return None if row is None else Receipt(*row)
+    return None if row is None else record_of(Receipt, row)
 
 
 async def noted_head(execute: Execute, account: str) -> ChainHead:

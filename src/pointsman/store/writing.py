@@ -29,6 +29,7 @@ from pointsman.store.audit_rows import LOCKED_HEAD, broken_head, head_of, head_s
 from pointsman.store.credentials import CredentialCipher
 from pointsman.store.problems import FAILURES, problem_of
 from pointsman.store.reading import SqlReader
+from pointsman.store.receipt_rows import INSERTED as INSERTED_RECEIPT
 from pointsman.store.receipt_rows import append_receipts
 from pointsman.store.tables import (
     accounts,
@@ -40,6 +41,7 @@ from pointsman.store.tables import (
     price_changes,
     provider_credentials,
     providers,
+    receipts,
     route_versions,
     routes,
     runners,
@@ -274,10 +276,12 @@ class SqlWriter(SqlReader):
         if again:
             there = {row.request_id for row in (await self._execute(written_of(rows))).all()}
             rows = [row for row in rows if row.request_id not in there]
-        if not rows:
-            return
+        if rows:
+            await self._insert_rows(usage, UsageRow._fields, rows)
+
+    async def _insert_rows(self, table: Table, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
         try:
-            await self._connection.exec_driver_sql(_insert_usage(self._connection.dialect), list(rows))
+            await self._connection.exec_driver_sql(_insert(table, names, self._connection.dialect), list(rows))
             return
         except FAILURES as error:
             problem = problem_of(error)
@@ -312,7 +316,11 @@ class SqlWriter(SqlReader):
 
     async def append_receipts(self, drafts: Sequence[Receipt], key: bytes, *, again: bool) -> None:
         """Add receipts to their chains; called without a turn."""
-        await append_receipts(self._execute, drafts, key, again=again)
+
+        async def add(rows: Sequence[tuple[Any, ...]]) -> None:
+            await self._insert_rows(receipts, INSERTED_RECEIPT, rows)
+
+        await append_receipts(self._execute, add, drafts, key, again=again)
 
     async def _check_account(self, name: str) -> None:
         if not await self._exists(accounts, accounts.c.name == name):
@@ -325,13 +333,13 @@ class SqlWriter(SqlReader):
         return (await self._execute(statement)).rowcount > 0
 
 
-@lru_cache(maxsize=4)
-def _insert_usage(dialect: Dialect) -> str:
+@lru_cache(maxsize=8)
+def _insert(table: Table, names: tuple[str, ...], dialect: Dialect) -> str:
     """SQL for the driver itself, with the row's fields in their order: what would prepare each row costs 17 µs."""
-    compiled = insert(usage).inline().compile(dialect=dialect, column_keys=UsageRow._fields)
+    compiled = insert(table).inline().compile(dialect=dialect, column_keys=names)
     order = getattr(compiled, "positiontup", None)
-    if order != list(UsageRow._fields):
-        raise AssertionError(f"the table of usage has another order of columns than its rows: {order}")
+    if order != list(names):
+        raise AssertionError(f"the table {table.name} has another order of columns than its rows: {order}")
     return str(compiled)
 
 

@@ -1,5 +1,8 @@
 """Amounts and prices are whole numbers, and nothing is lost on the way from an operator's text."""
 
+import time
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +29,15 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
 def test_what_is_no_price_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is"):
         parse_price(text)
+
+
+@pytest.mark.parametrize("text", ["9e999989", "1e999999", "9e99999", "1e-999999"])
+@pytest.mark.parametrize("read", [parse_amount, parse_price])
+def test_an_exponent_costs_no_time(text: str, read: Callable[[str], int]) -> None:
+    begin = time.thread_time()
+    with pytest.raises(ValueError, match="is"):
+        read(text)
+    assert time.thread_time() - begin < 0.1  # 47 s as a whole number
 
 
 @given(st.integers(0, MOST))

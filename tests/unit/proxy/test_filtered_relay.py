@@ -1,16 +1,26 @@
 """A relay whose body goes through a filter."""
 
+import asyncio
+import functools
+import threading
 import weakref
+from collections.abc import Callable, Coroutine
 from hashlib import sha256
+from typing import ParamSpec
 
 import pytest
 
 from pointsman.core.body_hashes import BodyHashes
 from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.core.policy import Blocked
-from pointsman.proxy.filtered_relay import BROKEN, FilteredRelay
+from pointsman.proxy.answer_searches import MOST_ON_THE_LOOP, AnswerSearches
+from pointsman.proxy.filtered_relay import BROKEN, TOO_MUCH_HELD, FilteredRelay, Surroundings
+from pointsman.proxy.held_bodies import HeldBodies
 from pointsman.proxy.stages import BodyFilter
 from pointsman.wire.response import ResponseHead
+
+_MOST_HELD = 40 * 1024
+_P = ParamSpec("_P")
 
 
 class Client:
@@ -18,6 +28,7 @@ class Client:
         self.keep_alive = True
         self.got = b""
         self.is_cut = False
+        self.bodies = HeldBodies(_MOST_HELD)
 
     def write(self, data: bytes) -> None:
         self.got += data
@@ -36,20 +47,32 @@ class Client:
 
 
 class Shouting:
-    """Holds all until a line ends; lines with an X do not pass."""
+    """Holds all until a line ends; lines with an X do not pass. What has a slow word in it takes long."""
 
     def __init__(self, error: Exception | None = None, *, holds: bool = True) -> None:
         self.holds = holds
-        self.held = b""
+        self.threads: list[int] = []
+        self.go_on = threading.Event()
+        self.kept = b""
         self.error = error or Blocked("no X here")
 
+    @property
+    def held(self) -> int:
+        return len(self.kept)
+
+    def work(self, data: bytes, *, last: bool) -> int:
+        return MOST_ON_THE_LOOP + (b"slow" in data or (last and b"slow" in self.kept))
+
     def receive(self, data: bytes) -> bytes:
-        lines = (self.held + data).split(b"\n\n")
-        self.held = lines.pop()
+        if b"slow" in data:
+            self.threads.append(threading.get_ident())
+            self.go_on.wait(10)
+        lines = (self.kept + data).split(b"\n\n")
+        self.kept = lines.pop()
         return self._passed(lines)
 
     def finish(self, *, is_whole: bool = True) -> bytes:
-        return self._passed([self.held]) if is_whole and self.held else b""
+        return self._passed([self.kept]) if is_whole and self.kept else b""
 
     def _passed(self, lines: list[bytes]) -> bytes:
         passed = b""
@@ -62,12 +85,27 @@ class Shouting:
         return passed
 
 
+def in_a_loop(test: Callable[_P, Coroutine[None, None, None]]) -> Callable[_P, None]:
+    @functools.wraps(test)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
 def made(body_filter: BodyFilter) -> tuple[FilteredRelay, Client, list[str]]:
-    client, abandoned = Client(), []
+    client, told = Client(), []
     head = ResponseHead(200, b"OK", [(b"content-type", b"text/event-stream")])
     relay = FilteredRelay(client, head, b"", minor=1, protocol="openai_responses", limits=DEFAULT_LIMITS)
-    relay.filter(body_filter, lambda: abandoned.append("abandoned"))
-    return relay, client, abandoned
+    bodies = client.bodies
+    around = Surroundings(
+        AnswerSearches(),
+        lambda: told.append("abandoned"),
+        lambda size: bodies.change(bodies.total, size),
+        lambda: told.append("begun"),
+    )
+    relay.filter(body_filter, around)
+    return relay, client, told
 
 
 def test_the_head_waits_for_what_may_pass() -> None:
@@ -100,17 +138,17 @@ def test_hashes_are_of_what_came_and_of_what_was_handed_on() -> None:
 
 
 def test_what_is_blocked_stops_the_upstream_and_nothing_more_passes() -> None:
-    relay, client, abandoned = made(Shouting())
+    relay, client, told = made(Shouting())
     relay.body(b"a\n\nX\n\nb\n\n", last=True)
     relay.body(b"c\n\n", last=True)
-    assert (client.body, relay.refused, relay.ended, abandoned) == (b"A\n\n", "no X here", False, ["abandoned"])
+    assert (client.body, relay.refused, relay.ended, told) == (b"A\n\n", "no X here", False, ["begun", "abandoned"])
 
 
 @pytest.mark.guarantee("P9")
 def test_a_search_that_breaks_lets_nothing_pass() -> None:
-    relay, client, abandoned = made(Shouting(ZeroDivisionError()))
+    relay, client, told = made(Shouting(ZeroDivisionError()))
     relay.body(b"X\n\n", last=True)
-    assert (client.got, relay.refused, abandoned) == (b"", BROKEN, ["abandoned"])
+    assert (client.got, relay.refused, told) == (b"", BROKEN, ["abandoned"])
 
 
 @pytest.mark.guarantee("P8")
@@ -148,3 +186,77 @@ def test_what_is_held_goes_with_the_answers_end() -> None:
     assert held() is None
     relay.body(b"b", last=True)
     assert client.got == b""
+
+
+@in_a_loop
+async def test_what_takes_long_is_searched_in_a_thread_and_what_comes_meanwhile_waits_for_it() -> None:
+    body_filter = Shouting()
+    relay, client, _ = made(body_filter)
+    relay.body(b"a\n\nslow", last=False)
+    relay.body(b"er\n\nb\n\n", last=False)
+    relay.body(b"c", last=True)
+    assert (client.got, relay.ended) == (b"", False)
+    body_filter.go_on.set()
+    await relay.searched(is_cut=False)
+    assert (client.body, relay.ended) == (b"A\n\nSLOWER\n\nB\n\nC\n\n", True)
+    assert body_filter.threads != [threading.get_ident()]
+
+
+@pytest.mark.parametrize("more", [b"", b"slow"])
+@in_a_loop
+async def test_what_was_held_of_a_body_that_was_cut_is_searched_where_it_belongs(more: bytes) -> None:
+    body_filter = Shouting()
+    body_filter.go_on.set()
+    relay, client, _ = made(body_filter)
+    relay.body(b"a\n\nb" + more, last=False)
+    await relay.searched(is_cut=True)
+    relay.truncate("upstream read error")
+    assert client.body.startswith(b'A\n\ndata: {"error":{"message":"response truncated: upstream read error"')
+
+
+@in_a_loop
+async def test_a_rule_that_matches_in_a_thread_ends_the_answer_and_what_waited() -> None:
+    body_filter = Shouting()
+    relay, client, told = made(body_filter)
+    relay.body(b"a\n\nslow X\n\n", last=False)
+    relay.body(b"b\n\n", last=True)
+    body_filter.go_on.set()
+    await relay.searched(is_cut=False)
+    assert (client.body, relay.refused, told) == (b"A\n\n", "no X here", ["begun", "abandoned"])
+
+
+@in_a_loop
+async def test_an_answer_that_is_let_go_while_it_is_searched_writes_nothing_more() -> None:
+    body_filter = Shouting()
+    relay, client, _ = made(body_filter)
+    relay.body(b"slow\n\n", last=True)
+    waiting = asyncio.ensure_future(relay.searched(is_cut=False))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    relay.truncate("account_halted")
+    relay.let_go()
+    got = client.got
+    body_filter.go_on.set()
+    while relay.is_searching:
+        await asyncio.sleep(0)
+    assert client.got == got
+    assert b"SLOW" not in got
+
+
+@pytest.mark.guarantee("P9")
+@pytest.mark.limit("held_body_bytes")
+@pytest.mark.parametrize("more", [0, 1])
+def test_what_all_answers_hold_together_is_bounded(more: int) -> None:
+    relay, client, told = made(Shouting())
+    relay.body(b"a" * (_MOST_HELD + more), last=False)
+    assert client.bodies.total == (0 if more else _MOST_HELD)
+    assert (relay.refused, told) == ((TOO_MUCH_HELD, ["abandoned"]) if more else ("", []))
+    relay.let_go()
+    assert client.bodies.total == 0
+
+
+def test_what_only_looks_looks_no_more_when_too_much_is_held() -> None:
+    relay, client, _ = made(Shouting(holds=False))
+    relay.body(b"a" * (_MOST_HELD + 1), last=False)
+    relay.body(b"b", last=True)
+    assert (client.body[-1:], relay.refused, relay.ended, client.bodies.total) == (b"b", "", True, 0)

@@ -12,6 +12,7 @@ from pointsman.routing.policy_rules import (
     MOST_NAMES,
     MOST_RULES,
     MOST_STEPS,
+    MOST_TEXT,
     MOST_TOKENS,
     rule_problems,
 )
@@ -157,3 +158,14 @@ def test_patterns_that_multiply_the_engines_states_are_refused_when_they_are_set
     rules = [rule(f"r{number}", pattern=f"a.{{{number}}}b") for number in range(1, 200)]
     assert len(problems(*rules)) == 1
     assert problems(*rules[:40]) == []
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_names_and_patterns_together_have_a_bound(more: int) -> None:
+    names = tuple("x" * 256 for _ in range(256))
+    rules = [rule(f"r{number}", denied_tools=names) for number in range(3)]
+    rest = MOST_TEXT - sum(len(each.id) + 256 * 256 for each in rules) - len("last")
+    lists = [*("x" * 256 for _ in range(rest // 256)), "x" * (rest % 256 + more)]
+    rules.append(rule("last", denied_tools=tuple(name for name in lists if name)))
+    told = [each for each in rule_problems(rules, lambda _: "") if str(MOST_TEXT) in each.reason]
+    assert [each.rule for each in told] == [3] * more

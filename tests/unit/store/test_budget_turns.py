@@ -15,6 +15,8 @@ from pointsman.store.quota_ledger import Abandoned, AddedTo, Asked, Rows, Seen, 
 class PlayedDatabase:
     """Says what it is told to say, one statement after the other."""
 
+    adds_at_once = False
+
     def __init__(self, *answers: Rows | LedgerUnavailable) -> None:
         self.answers = list(answers)
         self.amounts: list[int] = []
@@ -55,8 +57,8 @@ def charge(amount: int = 1, limit: int | None = 10) -> Charge:
     return Charge("b", "", "w", 9.0, amount, limit)
 
 
-async def crowd(ledger: SqlBudgetLedger, count: int) -> Sequence[Hold | BudgetRefusal | BaseException]:
-    asked = [ledger.reserve("default", [charge()], 0.0) for _ in range(count)]
+async def crowd(ledger: SqlBudgetLedger, count: int, limit: int = 10) -> Sequence[Hold | BudgetRefusal | BaseException]:
+    asked = [ledger.reserve("default", [charge(limit=limit)], 0.0) for _ in range(count)]
     return await asyncio.gather(*asked, return_exceptions=True)
 
 
@@ -69,6 +71,51 @@ async def _refused_together() -> None:
 
 def test_a_crowd_is_refused_by_one_look() -> None:
     asyncio.run(_refused_together())
+
+
+async def _let_in_together() -> None:
+    database = PlayedDatabase([(1,)], [(50,)])
+    ledger = SqlBudgetLedger(database, print)
+    found = await crowd(ledger, 50, limit=50)
+    assert all(isinstance(each, Hold) for each in found)
+    assert database.amounts == [1, 49]
+
+
+def test_a_crowd_is_let_in_by_one_statement() -> None:
+    asyncio.run(_let_in_together())
+
+
+async def _refused_one_by_one() -> None:
+    nothing: Rows = []
+    database = PlayedDatabase([(1,)], nothing, nothing, [(2,)], nothing, nothing, [("b", "", "w", 10)])
+    found = await crowd(SqlBudgetLedger(database, print), 10)
+    assert [isinstance(each, Hold) for each in found] == [True] * 2 + [False] * 8
+    assert database.amounts == [1, 9, 9, 1, 1, 1, 1]
+
+
+def test_a_crowd_for_which_there_is_not_room_enough_asks_one_by_one() -> None:
+    asyncio.run(_refused_one_by_one())
+
+
+async def _left_by(leaving: Sequence[int], answers: Sequence[Rows | LedgerUnavailable]) -> tuple[list[int], list[int]]:
+    """Who of ten has places when some of them go while the statement for nine runs; and what is given back."""
+    database = PlayedDatabase([(1,)], *answers)
+    ledger = SqlBudgetLedger(database, print)
+    asked = [asyncio.ensure_future(ledger.reserve("default", [charge()], 0.0)) for _ in range(10)]
+    while database.asked < 2:
+        await asyncio.sleep(0)
+    for number in leaving:
+        asked[number].cancel()
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    database.answers, database.amounts = [[("b", "", "w", 0)]], []
+    await ledger.write()
+    return [number for number, each in enumerate(found) if isinstance(each, Hold)], database.amounts
+
+
+@pytest.mark.parametrize("leaving", [[1], [5], [1, 9], [1, 2, 3, 4, 5, 6, 7, 8, 9]])
+def test_whoever_leaves_meanwhile_gives_back_its_own_place_alone(leaving: list[int]) -> None:
+    kept = [number for number in range(10) if number not in leaving]
+    assert asyncio.run(_left_by(leaving, [[(10,)]])) == (kept, [-len(leaving)])
 
 
 async def _told_together() -> None:

@@ -1,12 +1,15 @@
 """What a body says of its answer's length, whatever it holds besides."""
 
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pointsman.wire.json_model import read_model
 from pointsman.wire.output_bound import UNBOUND, OutputBound, read_output_bound
 
 
@@ -76,3 +79,41 @@ def test_nothing_that_is_written_raises(body: dict[str, Any]) -> None:
     bound = read_output_bound(json.dumps(body).encode())
     assert bound.answers >= 1
     assert bound.tokens is None or 0 <= bound.tokens <= 1 << 40
+
+
+_TEXT = '", [1], {"a": "b"}, \\ and é'
+LONG_PROMPTS: dict[str, tuple[list[Any], int]] = {
+    "a thousand texts": ([_TEXT] * 1000, 1000),
+    "few long texts": ([_TEXT * 500] * 3, 3),
+    "one text with an escape at its end": (["," * 2000 + "\\", "b"], 2),
+    "tokens": ([1] * 5000, 1),
+    "lists of tokens": ([[1, 2, 3]] * 700, 700),
+    "one list of tokens": ([[7] * 5000], 1),
+    "999 elements of all kinds": ([1, "a", [2], None, {}] * 199 + [1, 2, 3, 4], 199 * 4),
+}
+
+
+@pytest.mark.parametrize(("prompt", "answers"), LONG_PROMPTS.values(), ids=LONG_PROMPTS)
+def test_a_long_prompt_asks_for_as_many_answers_as_it_has_texts_or_lists(prompt: list[Any], answers: int) -> None:
+    for separators in ((",", ":"), (" , ", " : ")):
+        body = json.dumps({"prompt": prompt}, separators=separators).encode()
+        assert read_output_bound(body).answers == answers
+
+
+@pytest.mark.parametrize("prompt", [[_TEXT] * 1001, ["a", [1], None] * 500, [["a"]] * 2000, [None] * 2000])
+def test_of_more_than_are_counted_no_answer_is_left_out(prompt: list[Any]) -> None:
+    assert read_output_bound(json.dumps({"prompt": prompt}).encode()).answers >= len(prompt) - 500
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("element", ["1,", '"",', "[1],", '"a\\\\b",', "null,"])
+def test_the_largest_prompt_is_read_in_a_few_times_what_it_takes_to_read_its_model(element: str) -> None:
+    body = b'{"model":"m","prompt":[%b1]}' % (element.encode() * ((10 << 20) // len(element)))
+
+    def seconds(read: Callable[[bytes], object]) -> float:
+        began = time.process_time()
+        read(body)
+        return time.process_time() - began
+
+    least = [min(seconds(read) for _ in range(3)) for read in (read_output_bound, read_model)]
+    assert least[0] < 10 * least[1], least

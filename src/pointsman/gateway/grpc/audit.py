@@ -6,9 +6,11 @@ import grpc.aio
 
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.grpc.gate import caller
-from pointsman.rpc.audit import entry_message, head_message, head_of, query_of
+from pointsman.rpc.audit import entry_message, query_of
 from pointsman.rpc.gen import audit_pb2 as pb
 from pointsman.rpc.gen import audit_pb2_grpc
+from pointsman.rpc.gen.hash_chain_pb2 import ChainVerification, VerifyChainRequest
+from pointsman.rpc.hash_chain import head_of, kept_head, verification_message
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -24,14 +26,6 @@ class AuditServicer(audit_pb2_grpc.AuditServicer):
         page = await self._audit.page(query_of(request, caller().account))
         return pb.ListAuditResponse(entries=map(entry_message, page.entries), next=page.next)
 
-    async def VerifyAudit(self, request: pb.VerifyAuditRequest, context: _Context) -> pb.VerifyAuditResponse:
+    async def VerifyAudit(self, request: VerifyChainRequest, context: _Context) -> ChainVerification:
         """Whether the record is the one that was written."""
-        kept = head_of(request.head) if request.HasField("head") else None
-        found = await self._audit.verify(head_of(request.after), kept)
-        return pb.VerifyAuditResponse(
-            problems=found.problems,
-            problem_count=found.problem_count,
-            checked=found.checked,
-            head=head_message(found.head),
-            complete=found.is_complete,
-        )
+        return verification_message(await self._audit.verify(head_of(request.after), kept_head(request)))

@@ -4,14 +4,12 @@ from typing import Any, TypeAlias
 
 import grpc.aio
 
-from pointsman.core.money import shown_amount, shown_price
-from pointsman.core.price import Price, PriceChange
-from pointsman.core.usage_sum import UsageSum
 from pointsman.gateway.grpc.gate import caller
 from pointsman.gateway.prices import LATEST, MOST_CHANGES, PriceDraft, Prices
 from pointsman.gateway.usage_report import UsageReport
 from pointsman.rpc.gen import usage_pb2 as pb
 from pointsman.rpc.gen import usage_pb2_grpc
+from pointsman.rpc.usage import price_change_message, price_message, usage_sum_message
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -33,12 +31,12 @@ class PricesServicer(usage_pb2_grpc.PricesServicer):
             wanted.cached_input.strip(),
             wanted.request.strip(),
         )
-        return _change_message(await self._prices.set(caller().account, draft))
+        return price_change_message(await self._prices.set(caller().account, draft))
 
     async def ListPrices(self, request: pb.ListPricesRequest, context: _Context) -> pb.ListPricesResponse:
         """All of the moment."""
         table = await self._prices.table(caller().account)
-        return pb.ListPricesResponse(prices=map(_price_message, table.prices.values()), version=table.version)
+        return pb.ListPricesResponse(prices=map(price_message, table.prices.values()), version=table.version)
 
     async def DeletePrice(self, request: pb.DeletePriceRequest, context: _Context) -> pb.DeletePriceResponse:
         """What it was for costs nothing from then on, or what any model of its provider costs."""
@@ -51,7 +49,7 @@ class PricesServicer(usage_pb2_grpc.PricesServicer):
         """How the table came to be what it is."""
         before = min(request.before or LATEST, LATEST)
         changes = await self._prices.history(caller().account, MOST_CHANGES, before)
-        return pb.ListPriceChangesResponse(changes=map(_change_message, changes))
+        return pb.ListPriceChangesResponse(changes=map(price_change_message, changes))
 
 
 class UsageServicer(usage_pb2_grpc.UsageServicer):
@@ -67,41 +65,4 @@ class UsageServicer(usage_pb2_grpc.UsageServicer):
             request.until_ms / 1000 if request.HasField("until_ms") else None,
         )
         sums = await self._usage.sums(caller().account, request.by, period)
-        return pb.SumUsageResponse(sums=map(_sum_message, sums))
-
-
-def _price_message(price: Price) -> pb.Price:
-    return pb.Price(
-        provider=price.provider,
-        model=price.model,
-        input=shown_price(price.input),
-        output=shown_price(price.output),
-        cached_input="" if price.cached_input is None else shown_price(price.cached_input),
-        request=shown_amount(price.request) if price.request else "",
-    )
-
-
-def _change_message(change: PriceChange) -> pb.PriceChange:
-    return pb.PriceChange(
-        price=_price_message(change.price),
-        version=change.version,
-        at_ms=round(change.at * 1000),
-        removed=change.is_removed,
-    )
-
-
-def _sum_message(each: UsageSum) -> pb.UsageSum:
-    return pb.UsageSum(
-        names=each.names,
-        requests=each.requests,
-        failed=each.failed,
-        prompt_tokens=each.prompt_tokens,
-        completion_tokens=each.completion_tokens,
-        total_tokens=each.total_tokens,
-        cached_tokens=each.cached_tokens,
-        reasoning_tokens=each.reasoning_tokens,
-        saved_tokens=each.saved_tokens,
-        cost=shown_amount(each.cost),
-        estimated=each.estimated,
-        unpriced=each.unpriced,
-    )
+        return pb.SumUsageResponse(sums=map(usage_sum_message, sums))

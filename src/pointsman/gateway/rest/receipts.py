@@ -2,25 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Path, Query
+from fastapi import Depends, FastAPI, Path
 from pydantic import BaseModel, Field
 
-from pointsman.core.chain import NO_HEAD, ChainHead, parse_head
-from pointsman.core.control_errors import InvalidRequest
+from pointsman.core.chain import NO_HEAD
 from pointsman.core.receipt import Receipt
 from pointsman.gateway.control import ControlPlane
-from pointsman.gateway.receipts import DEFAULT_PAGE, LONGEST_PAGE
+from pointsman.gateway.hash_chain import DEFAULT_PAGE
 from pointsman.gateway.rest.admission import account_of
 from pointsman.gateway.rest.endpoints import BASE
+from pointsman.gateway.rest.hash_chain import After, Head, Limit, NewestFirst, Next, VerificationAnswer, read_head
 
 AccountName = Annotated[str, Depends(account_of)]
 RequestId = Annotated[str, Path(min_length=1, max_length=64, pattern="^[0-9a-f-]+$")]
-After = Annotated[int, Query(ge=0, lt=2**63, description="Only behind this number; newest first, before it. 0: all.")]
-Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE)]
-NewestFirst = Annotated[bool, Query(description="Instead of the oldest.")]
-HeadText = Annotated[
-    str, Query(max_length=90, pattern="^([0-9]{1,18}:[0-9a-f]{64})?$", description="NUMBER:DIGEST; empty for none.")
-]
 
 
 class ReceiptAnswer(BaseModel):
@@ -68,17 +62,7 @@ class ReceiptList(BaseModel):
     """A page of receipts."""
 
     receipts: list[ReceiptAnswer]
-    next: int = Field(description="The `after` of the next page; 0 when there is none.")
-
-
-class ReceiptVerification(BaseModel):
-    """What was found in the receipts, or in as many of them as one request may look at."""
-
-    problems: list[str] = Field(description="In order; of more than 20 the first.")
-    problem_count: int
-    checked: int
-    head: str = Field(description="The last one that was looked at, to be kept elsewhere.")
-    complete: bool = Field(description="Whether they end there; otherwise ask again with `after`.")
+    next: Next
 
 
 class ReceiptEndpoints:
@@ -92,29 +76,16 @@ class ReceiptEndpoints:
     ) -> ReceiptList:
         """Receipts in order of their numbers."""
         page = await self._receipts.page(account, after, limit, newest_first=newest_first)
-        return ReceiptList(receipts=[ReceiptAnswer.of(each) for each in page.receipts], next=page.next)
+        return ReceiptList(receipts=[ReceiptAnswer.of(each) for each in page.receipts], next=page.next or None)
 
     async def get(self, account: AccountName, request_id: RequestId) -> ReceiptAnswer:
         """That of one request."""
         return ReceiptAnswer.of(await self._receipts.get(account, request_id))
 
-    async def verify(self, account: AccountName, after: HeadText = "", head: HeadText = "") -> ReceiptVerification:
+    async def verify(self, account: AccountName, after: Head = "", head: Head = "") -> VerificationAnswer:
         """Whether they are the ones that were written; `head` is one that you kept."""
-        found = await self._receipts.verify(account, _head(after) or NO_HEAD, _head(head))
-        return ReceiptVerification(
-            problems=list(found.problems),
-            problem_count=found.problem_count,
-            checked=found.checked,
-            head=str(found.head),
-            complete=found.is_complete,
-        )
-
-
-def _head(text: str) -> ChainHead | None:
-    try:
-        return parse_head(text) if text else None
-    except ValueError as error:
-        raise InvalidRequest(f"the head {error}") from None
+        start, kept = read_head("after", after), read_head("head", head)
+        return VerificationAnswer.of(await self._receipts.verify(account, start or NO_HEAD, kept))
 
 
 def add_receipts(api: FastAPI, control: ControlPlane) -> None:

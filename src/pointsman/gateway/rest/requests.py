@@ -25,8 +25,6 @@ from pointsman.gateway.route_rules import context_of
 from pointsman.gateway.routes import RouteEdit, RouteTarget
 
 _LARGEST_OFFSET = 10**9
-MOMENT_SHAPE = {"format": "date-time"}
-"""For the document; more than it says is taken."""
 _NAME_RULE = f"{records.NAME_RULE.capitalize()}."
 
 

@@ -6,29 +6,19 @@ from typing import Annotated
 from fastapi import Depends, FastAPI
 from pydantic import BaseModel, Field
 
-from pointsman.core.control_errors import InvalidRequest
 from pointsman.core.money import shown_amount
 from pointsman.core.usage_row import UsageRow
 from pointsman.core.usage_sum import MOST_ROWS, UsageBy, UsageSum, parse_by
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.rest.admission import account_of
 from pointsman.gateway.rest.endpoints import BASE
-from pointsman.gateway.rest.requests import MOMENT_SHAPE, written_exactly
+from pointsman.gateway.rest.moments import moment_field, read_moment
+from pointsman.gateway.rest.requests import written_exactly
 from pointsman.gateway.usage_report import DEFAULT_DAYS, parse_place, written_place
 
 AccountName = Annotated[str, Depends(account_of)]
-_MOMENT = "RFC 3339, with a time zone: 2026-11-30T00:00:00Z."
-Since = Annotated[
-    str,
-    Field(
-        max_length=40,
-        description=f"From then on. {_MOMENT} Left out: {DEFAULT_DAYS} days ago.",
-        json_schema_extra=MOMENT_SHAPE,
-    ),
-]
-Until = Annotated[
-    str, Field(max_length=40, description=f"Before then. {_MOMENT} Left out: now.", json_schema_extra=MOMENT_SHAPE)
-]
+Since = Annotated[str, moment_field(f"From then on. Left out: {DEFAULT_DAYS} days ago.")]
+Until = Annotated[str, moment_field("Before then. Left out: now.")]
 _BY = "|".join(UsageBy)
 By = Annotated[
     str, Field(pattern=rf"^({_BY})(,({_BY}))*$", max_length=64, description="One, or several: `day,key,model`.")
@@ -127,7 +117,7 @@ class UsageEndpoints:
         self, account: AccountName, by: By = "model", since: Since | None = None, until: Until | None = None
     ) -> UsageSums:
         """What was used, put together by what requests have in common. By account, all accounts are told."""
-        period = self._usage.period(_moment(since), _moment(until))
+        period = self._usage.period(read_moment(since), read_moment(until))
         found = await self._usage.sums(account, by, period)
         return UsageSums(by=list(parse_by(by)), usage=[UsageSumAnswer.of(each) for each in found])
 
@@ -140,22 +130,10 @@ class UsageEndpoints:
         after: After | None = None,
     ) -> UsageRows:
         """Requests one by one."""
-        period = self._usage.period(_moment(since), _moment(until))
+        period = self._usage.period(read_moment(since), read_moment(until))
         page = await self._usage.rows(account, period, limit, None if after is None else parse_place(after))
         following = None if page.next is None else written_place(page.next)
         return UsageRows(rows=[UsageRowAnswer.of(each) for each in page.rows], next=following)
-
-
-def _moment(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-        if found.tzinfo is not None:
-            return found.timestamp()
-    except (ValueError, OverflowError):
-        pass
-    raise InvalidRequest(f"the moment {text[:40]!r} cannot be read; write it as 2026-11-30T00:00:00Z")
 
 
 def add_usage(api: FastAPI, control: ControlPlane) -> None:

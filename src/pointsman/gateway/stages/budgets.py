@@ -4,6 +4,7 @@ Owns when they ask the ledger, and that a soft budget is told of once per window
 `budgets_in_force`'s; which apply to a request, and what it comes to, `routing.budgets`'; counting is the ledger's.
 """
 
+import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -34,6 +35,8 @@ from pointsman.routing.budgets import (
 from pointsman.store.budget_ledger import Counted
 
 _ONE_REQUEST = Use(1)
+_LARGE_BODY = 512 * 1024
+"""Larger ones take a millisecond and more to be read."""
 _MOST_KNOWN = 10_000
 """Pairs of a caller and a route whose budgets are known; beyond, they are found anew."""
 
@@ -80,6 +83,8 @@ class BudgetStages:
             return
         now, use = self._now(), _ONE_REQUEST
         if standing.counts_tokens:
+            if len(passage.body) > _LARGE_BODY:
+                await asyncio.sleep(0)  # its model was read in this turn: reading it again is the next one's work
             prices = self._prices_of(record.caller.account)
             use = may_come_to(passage.target, passage.body, record.protocol, record.path, prices)
         charges = standing.charges(use, now, lambda kind, zone: self._calendar.at(kind, zone, now))
@@ -113,7 +118,7 @@ class BudgetStages:
         self._ledger.settle(held.hold, amounts)
 
     def _use_of(self, record: Record, held: Held) -> Use:
-        """What it came to. An upstream whose client went away before it had answered has the prompt all the same."""
+        """What it came to. An upstream whose answer nobody got has its work all the same."""
         notes = record.notes
         if notes is None or not (record.is_answered or record.was_sent):
             return NO_USE

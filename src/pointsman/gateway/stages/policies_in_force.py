@@ -40,14 +40,28 @@ class PoliciesInForce:
         self._seen = -1
         self._turn = asyncio.Lock()
         self._by_account: dict[str, tuple[_InForce, ...]] = {}
+        self._known: dict[tuple[Caller, str, str], tuple[list[CompiledPolicy], list[CompiledPolicy]]] = {}
+        """Of requests, and of answers."""
 
     def about(self, caller: Caller, route: str, dialect: str, side: Side) -> list[CompiledPolicy]:
-        """The rules of each policy that are about such requests; none for most."""
-        in_force = self._by_account.get(caller.account)
-        if in_force is None:
+        """The rules of each policy that are about such requests; none for most. The same list until they change."""
+        if caller.account not in self._by_account:
             return []
-        found = [each.about(caller, route, dialect, side) for each in in_force]
-        return [each for each in found if each is not None]
+        known = self._known.get((caller, route, dialect))
+        if known is None:
+            known = self._look(caller, route, dialect)
+        return known[1] if side is Side.RESPONSE else known[0]
+
+    def _look(self, caller: Caller, route: str, dialect: str) -> tuple[list[CompiledPolicy], list[CompiledPolicy]]:
+        if len(self._known) >= MOST_COMPILED:
+            self._known.clear()
+
+        def of(side: Side) -> list[CompiledPolicy]:
+            found = [each.about(caller, route, dialect, side) for each in self._by_account[caller.account]]
+            return [each for each in found if each is not None]
+
+        made = self._known[caller, route, dialect] = of(Side.REQUEST), of(Side.RESPONSE)
+        return made
 
     async def refresh(self) -> None:
         """Look once. Raises ControlError when the store does not answer."""
@@ -58,7 +72,7 @@ class PoliciesInForce:
                 made: dict[str, tuple[_InForce, ...]] = {}
                 for each in versions:
                     made[each.account] = (*made.get(each.account, ()), await self._made(each.policy))
-                self._by_account, self._seen = made, seen
+                self._by_account, self._known, self._seen = made, {}, seen
 
     async def _made(self, policy: Policy) -> _InForce:
         """In a thread: a thousand patterns take 60 ms."""

@@ -169,6 +169,5 @@ def receipt_of(record: Record, hashes: BodyHashes) -> Receipt:
         record.status,
         hashes.received,
         hashes.sent if answering is not None else b"",
-        hashes.answered,
-        hashes.delivered,
+        *hashes.ends(),
     )

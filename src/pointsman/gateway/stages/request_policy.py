@@ -5,13 +5,13 @@ are told, and that large bodies are searched beside the event loop: the engine l
 """
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from pointsman.core.model_errors import PolicyBlocked, PolicyUnsearchable
 from pointsman.core.policy import Side
 from pointsman.events.operations_record import Operation
 from pointsman.gateway.stages.policies_in_force import PoliciesInForce
+from pointsman.gateway.stages.policy_searches import PolicySearches
 from pointsman.proxy.stages import Passage
 from pointsman.routing.policy import (
     PASSED,
@@ -27,7 +27,6 @@ _LARGE_BODY = 32 * 1024
 _MOST_ON_THE_LOOP = 1_000_000
 """Bytes times open steps of the patterns: a hostile text holds the loop for 25 ms at the worst, any other for less than
 one."""
-_THREADS = 2
 _SEARCH_SECONDS = 10.0
 """Beyond it a body counts as one that cannot be searched."""
 
@@ -37,11 +36,11 @@ class RequestPolicy:
 
     def __init__(self, policies: PoliciesInForce) -> None:
         self._policies = policies
-        self._threads = ThreadPoolExecutor(_THREADS, "policy")
+        self._searches = PolicySearches()
 
     def close(self) -> None:
         """Begin no other search."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._searches.close()
 
     async def __call__(self, passage: Passage) -> None:
         """Raises PolicyBlocked and PolicyUnsearchable."""
@@ -80,7 +79,7 @@ class RequestPolicy:
         search = partial(evaluate, compiled, body, generates=generates, content_type=content_type)
         try:
             async with asyncio.timeout(_SEARCH_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, search)
+                return await self._searches.run(search, compiled.patterns)
         except TimeoutError:
             if compiled.refuses_unread:
                 raise Unsearchable("the search took too long") from None

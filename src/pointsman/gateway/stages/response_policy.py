@@ -4,8 +4,9 @@ What rules say, and what is held, is `routing.answer_rules`'s; which policies ar
 which answers are looked at, and what a client and the operator are told.
 """
 
-from collections.abc import Sequence
-from functools import partial
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
 
 from pointsman.core.caller import Caller
 from pointsman.core.policy import PolicyHit, Side
@@ -44,7 +45,19 @@ class ResponsePolicy:
         is_coded = _is_coded(head)
         if is_coded and rules.holding is None:
             return None
-        return rules.filter(is_stream=head.is_event_stream, is_coded=is_coded, tell=partial(_tell, record))
+        return rules.filter(is_stream=head.is_event_stream, is_coded=is_coded, tell=self._teller(record))
+
+    def _teller(self, record: Record) -> Callable[[CompiledPolicy, PolicyHit], None]:
+        """Notes what matches: on the loop, wherever the answer is searched."""
+        loop, here = asyncio.get_running_loop(), threading.get_ident()
+
+        def tell(compiled: CompiledPolicy, hit: PolicyHit) -> None:
+            if threading.get_ident() == here:
+                _tell(record, compiled, hit)
+            else:
+                loop.call_soon_threadsafe(_tell, record, compiled, hit)
+
+        return tell
 
     def _in_force(self, record: Record) -> Sequence[CompiledPolicy]:
         """Those that its request was held against: one that is enforced meanwhile is for the requests after it."""

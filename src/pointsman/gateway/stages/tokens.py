@@ -11,7 +11,7 @@ def tokens_of(record: Record) -> Tokens | None:
     """Noted once, so that all count the same. None for what was never sent, what was refused, and what uses none.
 
     Once the request has ended. An upstream whose client went away before it had answered, or was sent away since its
-    account is halted, has the prompt all the same.
+    account is halted, has the prompt all the same; one whose answer a rule has refused has all of its work.
     """
     notes = record.notes
     if notes is not None and notes.tokens is not None:
@@ -31,7 +31,7 @@ def _reckoned(record: Record) -> Tokens:
     return has_used(
         record.usage,
         record.received,
-        record.sent,
+        max(record.sent, record.came),
         protocol=record.protocol,
         is_stream=record.is_stream,
         is_whole=record.kind is INFER_COMPLETED or record.has_finished,

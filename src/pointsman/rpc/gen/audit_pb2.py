@@ -22,27 +22,22 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from pointsman.rpc.gen import hash_chain_pb2 as pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dpointsman/rpc/gen/audit.proto\x12\x0cpointsman.v1\"\xac\x01\n\nAuditEntry\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\n\n\x02\x61t\x18\x02 \x01(\x01\x12\x0f\n\x07\x61\x63\x63ount\x18\x03 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x05 \x01(\t\x12\x0f\n\x07subject\x18\x06 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x07 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x08 \x01(\t\x12\x10\n\x08previous\x18\t \x01(\x0c\x12\x0e\n\x06\x64igest\x18\n \x01(\x0c\"-\n\tAuditHead\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"\x9b\x01\n\x10ListAuditRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x03\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\r\n\x05since\x18\x03 \x01(\x01\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x05 \x01(\t\x12\x0f\n\x07subject\x18\x06 \x01(\t\x12\x14\n\x0cnewest_first\x18\x07 \x01(\x08\x12\x14\n\x0c\x61ll_accounts\x18\x08 \x01(\x08\"L\n\x11ListAuditResponse\x12)\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x18.pointsman.v1.AuditEntry\x12\x0c\n\x04next\x18\x02 \x01(\x03\"c\n\x12VerifyAuditRequest\x12&\n\x05\x61\x66ter\x18\x01 \x01(\x0b\x32\x17.pointsman.v1.AuditHead\x12%\n\x04head\x18\x02 \x01(\x0b\x32\x17.pointsman.v1.AuditHead\"\x88\x01\n\x13VerifyAuditResponse\x12\x10\n\x08problems\x18\x01 \x03(\t\x12\x15\n\rproblem_count\x18\x02 \x01(\x03\x12\x0f\n\x07\x63hecked\x18\x03 \x01(\x03\x12%\n\x04head\x18\x04 \x01(\x0b\x32\x17.pointsman.v1.AuditHead\x12\x10\n\x08\x63omplete\x18\x05 \x01(\x08\x32\xa9\x01\n\x05\x41udit\x12L\n\tListAudit\x12\x1e.pointsman.v1.ListAuditRequest\x1a\x1f.pointsman.v1.ListAuditResponse\x12R\n\x0bVerifyAudit\x12 .pointsman.v1.VerifyAuditRequest\x1a!.pointsman.v1.VerifyAuditResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dpointsman/rpc/gen/audit.proto\x12\x0cpointsman.v1\x1a\"pointsman/rpc/gen/hash_chain.proto\"\xac\x01\n\nAuditEntry\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\n\n\x02\x61t\x18\x02 \x01(\x01\x12\x0f\n\x07\x61\x63\x63ount\x18\x03 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x05 \x01(\t\x12\x0f\n\x07subject\x18\x06 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x07 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x08 \x01(\t\x12\x10\n\x08previous\x18\t \x01(\x0c\x12\x0e\n\x06\x64igest\x18\n \x01(\x0c\"\x9b\x01\n\x10ListAuditRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x03\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\r\n\x05since\x18\x03 \x01(\x01\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x05 \x01(\t\x12\x0f\n\x07subject\x18\x06 \x01(\t\x12\x14\n\x0cnewest_first\x18\x07 \x01(\x08\x12\x14\n\x0c\x61ll_accounts\x18\x08 \x01(\x08\"L\n\x11ListAuditResponse\x12)\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x18.pointsman.v1.AuditEntry\x12\x0c\n\x04next\x18\x02 \x01(\x03\x32\xa7\x01\n\x05\x41udit\x12L\n\tListAudit\x12\x1e.pointsman.v1.ListAuditRequest\x1a\x1f.pointsman.v1.ListAuditResponse\x12P\n\x0bVerifyAudit\x12 .pointsman.v1.VerifyChainRequest\x1a\x1f.pointsman.v1.ChainVerificationb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pointsman.rpc.gen.audit_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_AUDITENTRY']._serialized_start=48
-  _globals['_AUDITENTRY']._serialized_end=220
-  _globals['_AUDITHEAD']._serialized_start=222
-  _globals['_AUDITHEAD']._serialized_end=267
-  _globals['_LISTAUDITREQUEST']._serialized_start=270
-  _globals['_LISTAUDITREQUEST']._serialized_end=425
-  _globals['_LISTAUDITRESPONSE']._serialized_start=427
-  _globals['_LISTAUDITRESPONSE']._serialized_end=503
-  _globals['_VERIFYAUDITREQUEST']._serialized_start=505
-  _globals['_VERIFYAUDITREQUEST']._serialized_end=604
-  _globals['_VERIFYAUDITRESPONSE']._serialized_start=607
-  _globals['_VERIFYAUDITRESPONSE']._serialized_end=743
-  _globals['_AUDIT']._serialized_start=746
-  _globals['_AUDIT']._serialized_end=915
+  _globals['_AUDITENTRY']._serialized_start=84
+  _globals['_AUDITENTRY']._serialized_end=256
+  _globals['_LISTAUDITREQUEST']._serialized_start=259
+  _globals['_LISTAUDITREQUEST']._serialized_end=414
+  _globals['_LISTAUDITRESPONSE']._serialized_start=416
+  _globals['_LISTAUDITRESPONSE']._serialized_end=492
+  _globals['_AUDIT']._serialized_start=495
+  _globals['_AUDIT']._serialized_end=662
 # @@protoc_insertion_point(module_scope)

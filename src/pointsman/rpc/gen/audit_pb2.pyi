@@ -70,30 +70,6 @@ class AuditEntry(_message.Message):
 Global___AuditEntry: _TypeAlias = AuditEntry  # noqa: Y015
 
 @_typing.final
-class AuditHead(_message.Message):
-    """The newest entry, to be kept elsewhere."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SEQUENCE_FIELD_NUMBER: _builtins.int
-    DIGEST_FIELD_NUMBER: _builtins.int
-    sequence: _builtins.int
-    digest: _builtins.bytes
-    def __init__(
-        self,
-        *,
-        sequence: _builtins.int = ...,
-        digest: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "sequence", b"sequence"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AuditHead: _TypeAlias = AuditHead  # noqa: Y015
-
-@_typing.final
 class ListAuditRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -160,70 +136,3 @@ class ListAuditResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListAuditResponse: _TypeAlias = ListAuditResponse  # noqa: Y015
-
-@_typing.final
-class VerifyAuditRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    AFTER_FIELD_NUMBER: _builtins.int
-    HEAD_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def after(self) -> Global___AuditHead:
-        """Where to begin: what the call before ended with. Without it, at the first entry."""
-
-    @_builtins.property
-    def head(self) -> Global___AuditHead:
-        """A head that was kept: the record has to hold it."""
-
-    def __init__(
-        self,
-        *,
-        after: Global___AuditHead | None = ...,
-        head: Global___AuditHead | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "head", b"head"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "head", b"head"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___VerifyAuditRequest: _TypeAlias = VerifyAuditRequest  # noqa: Y015
-
-@_typing.final
-class VerifyAuditResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PROBLEMS_FIELD_NUMBER: _builtins.int
-    PROBLEM_COUNT_FIELD_NUMBER: _builtins.int
-    CHECKED_FIELD_NUMBER: _builtins.int
-    HEAD_FIELD_NUMBER: _builtins.int
-    COMPLETE_FIELD_NUMBER: _builtins.int
-    problem_count: _builtins.int
-    checked: _builtins.int
-    """Entries that this call looked at."""
-    complete: _builtins.bool
-    """Whether the record ends there; otherwise call again after it."""
-    @_builtins.property
-    def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """In the order of the record; of more than 20 the first."""
-
-    @_builtins.property
-    def head(self) -> Global___AuditHead:
-        """The last one."""
-
-    def __init__(
-        self,
-        *,
-        problems: _abc.Iterable[_builtins.str] | None = ...,
-        problem_count: _builtins.int = ...,
-        checked: _builtins.int = ...,
-        head: Global___AuditHead | None = ...,
-        complete: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checked", b"checked", "complete", b"complete", "head", b"head", "problem_count", b"problem_count", "problems", b"problems"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___VerifyAuditResponse: _TypeAlias = VerifyAuditResponse  # noqa: Y015

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from pointsman.rpc.gen import audit_pb2 as pointsman_dot_rpc_dot_gen_dot_audit__pb2
+from pointsman.rpc.gen import hash_chain_pb2 as pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -41,8 +42,8 @@ class AuditStub:
                 _registered_method=True)
         self.VerifyAudit = channel.unary_unary(
                 '/pointsman.v1.Audit/VerifyAudit',
-                request_serializer=pointsman_dot_rpc_dot_gen_dot_audit__pb2.VerifyAuditRequest.SerializeToString,
-                response_deserializer=pointsman_dot_rpc_dot_gen_dot_audit__pb2.VerifyAuditResponse.FromString,
+                request_serializer=pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.VerifyChainRequest.SerializeToString,
+                response_deserializer=pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.ChainVerification.FromString,
                 _registered_method=True)
 
 
@@ -73,8 +74,8 @@ def add_AuditServicer_to_server(servicer, server):
             ),
             'VerifyAudit': grpc.unary_unary_rpc_method_handler(
                     servicer.VerifyAudit,
-                    request_deserializer=pointsman_dot_rpc_dot_gen_dot_audit__pb2.VerifyAuditRequest.FromString,
-                    response_serializer=pointsman_dot_rpc_dot_gen_dot_audit__pb2.VerifyAuditResponse.SerializeToString,
+                    request_deserializer=pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.VerifyChainRequest.FromString,
+                    response_serializer=pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.ChainVerification.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -129,8 +130,8 @@ class Audit:
             request,
             target,
             '/pointsman.v1.Audit/VerifyAudit',
-            pointsman_dot_rpc_dot_gen_dot_audit__pb2.VerifyAuditRequest.SerializeToString,
-            pointsman_dot_rpc_dot_gen_dot_audit__pb2.VerifyAuditResponse.FromString,
+            pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.VerifyChainRequest.SerializeToString,
+            pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.ChainVerification.FromString,
             options,
             channel_credentials,
             insecure,

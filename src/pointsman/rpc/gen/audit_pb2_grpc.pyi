@@ -6,6 +6,7 @@ The record of administrative changes and policy decisions. Every call is the adm
 from collections import abc as _abc
 from grpc import aio as _aio
 from pointsman.rpc.gen import audit_pb2 as _audit_pb2
+from pointsman.rpc.gen import hash_chain_pb2 as _hash_chain_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -33,7 +34,7 @@ class AuditStub:
     def __new__(cls, channel: _aio.Channel) -> AuditAsyncStub: ...
     ListAudit: _grpc.UnaryUnaryMultiCallable[_audit_pb2.ListAuditRequest, _audit_pb2.ListAuditResponse]
     """Entries of the account that x-pointsman-account names, or of all."""
-    VerifyAudit: _grpc.UnaryUnaryMultiCallable[_audit_pb2.VerifyAuditRequest, _audit_pb2.VerifyAuditResponse]
+    VerifyAudit: _grpc.UnaryUnaryMultiCallable[_hash_chain_pb2.VerifyChainRequest, _hash_chain_pb2.ChainVerification]
     """Recompute the chain over the whole record, or as much of it as one call may; every account's entries are in it."""
 
 @_typing.type_check_only
@@ -41,7 +42,7 @@ class AuditAsyncStub(AuditStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListAudit: _aio.UnaryUnaryMultiCallable[_audit_pb2.ListAuditRequest, _audit_pb2.ListAuditResponse]  # type: ignore[assignment]
     """Entries of the account that x-pointsman-account names, or of all."""
-    VerifyAudit: _aio.UnaryUnaryMultiCallable[_audit_pb2.VerifyAuditRequest, _audit_pb2.VerifyAuditResponse]  # type: ignore[assignment]
+    VerifyAudit: _aio.UnaryUnaryMultiCallable[_hash_chain_pb2.VerifyChainRequest, _hash_chain_pb2.ChainVerification]  # type: ignore[assignment]
     """Recompute the chain over the whole record, or as much of it as one call may; every account's entries are in it."""
 
 class AuditServicer(metaclass=_abc_1.ABCMeta):
@@ -56,9 +57,9 @@ class AuditServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def VerifyAudit(
         self,
-        request: _audit_pb2.VerifyAuditRequest,
+        request: _hash_chain_pb2.VerifyChainRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_audit_pb2.VerifyAuditResponse, _abc.Awaitable[_audit_pb2.VerifyAuditResponse]]:
+    ) -> _typing.Union[_hash_chain_pb2.ChainVerification, _abc.Awaitable[_hash_chain_pb2.ChainVerification]]:
         """Recompute the chain over the whole record, or as much of it as one call may; every account's entries are in it."""
 
 def add_AuditServicer_to_server(servicer: AuditServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -22,29 +22,24 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from pointsman.rpc.gen import hash_chain_pb2 as pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n pointsman/rpc/gen/receipts.proto\x12\x0cpointsman.v1\"\x9d\x02\n\x07Receipt\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\n\n\x02\x61t\x18\x03 \x01(\x01\x12\x0f\n\x07\x61\x63\x63ount\x18\x04 \x01(\t\x12\r\n\x05route\x18\x05 \x01(\t\x12\x10\n\x08provider\x18\x06 \x01(\t\x12\r\n\x05model\x18\x07 \x01(\t\x12\x16\n\x0epolicy_version\x18\x08 \x01(\x03\x12\x10\n\x08\x61ttempts\x18\t \x01(\x05\x12\x0e\n\x06status\x18\n \x01(\x05\x12\x10\n\x08received\x18\x0b \x01(\x0c\x12\x0c\n\x04sent\x18\x0c \x01(\x0c\x12\x10\n\x08\x61nswered\x18\r \x01(\x0c\x12\x11\n\tdelivered\x18\x0e \x01(\x0c\x12\x10\n\x08previous\x18\x0f \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x10 \x01(\x0c\"/\n\x0bReceiptHead\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"I\n\x13ListReceiptsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x03\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x14\n\x0cnewest_first\x18\x03 \x01(\x08\"M\n\x14ListReceiptsResponse\x12\'\n\x08receipts\x18\x01 \x03(\x0b\x32\x15.pointsman.v1.Receipt\x12\x0c\n\x04next\x18\x02 \x01(\x03\"\'\n\x11GetReceiptRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"j\n\x15VerifyReceiptsRequest\x12(\n\x05\x61\x66ter\x18\x01 \x01(\x0b\x32\x19.pointsman.v1.ReceiptHead\x12\'\n\x04head\x18\x02 \x01(\x0b\x32\x19.pointsman.v1.ReceiptHead\"\x8d\x01\n\x16VerifyReceiptsResponse\x12\x10\n\x08problems\x18\x01 \x03(\t\x12\x15\n\rproblem_count\x18\x02 \x01(\x03\x12\x0f\n\x07\x63hecked\x18\x03 \x01(\x03\x12\'\n\x04head\x18\x04 \x01(\x0b\x32\x19.pointsman.v1.ReceiptHead\x12\x10\n\x08\x63omplete\x18\x05 \x01(\x08\x32\x84\x02\n\x08Receipts\x12U\n\x0cListReceipts\x12!.pointsman.v1.ListReceiptsRequest\x1a\".pointsman.v1.ListReceiptsResponse\x12\x44\n\nGetReceipt\x12\x1f.pointsman.v1.GetReceiptRequest\x1a\x15.pointsman.v1.Receipt\x12[\n\x0eVerifyReceipts\x12#.pointsman.v1.VerifyReceiptsRequest\x1a$.pointsman.v1.VerifyReceiptsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n pointsman/rpc/gen/receipts.proto\x12\x0cpointsman.v1\x1a\"pointsman/rpc/gen/hash_chain.proto\"\x9d\x02\n\x07Receipt\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\n\n\x02\x61t\x18\x03 \x01(\x01\x12\x0f\n\x07\x61\x63\x63ount\x18\x04 \x01(\t\x12\r\n\x05route\x18\x05 \x01(\t\x12\x10\n\x08provider\x18\x06 \x01(\t\x12\r\n\x05model\x18\x07 \x01(\t\x12\x16\n\x0epolicy_version\x18\x08 \x01(\x03\x12\x10\n\x08\x61ttempts\x18\t \x01(\x05\x12\x0e\n\x06status\x18\n \x01(\x05\x12\x10\n\x08received\x18\x0b \x01(\x0c\x12\x0c\n\x04sent\x18\x0c \x01(\x0c\x12\x10\n\x08\x61nswered\x18\r \x01(\x0c\x12\x11\n\tdelivered\x18\x0e \x01(\x0c\x12\x10\n\x08previous\x18\x0f \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x10 \x01(\x0c\"I\n\x13ListReceiptsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x03\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x14\n\x0cnewest_first\x18\x03 \x01(\x08\"M\n\x14ListReceiptsResponse\x12\'\n\x08receipts\x18\x01 \x03(\x0b\x32\x15.pointsman.v1.Receipt\x12\x0c\n\x04next\x18\x02 \x01(\x03\"\'\n\x11GetReceiptRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t2\xfc\x01\n\x08Receipts\x12U\n\x0cListReceipts\x12!.pointsman.v1.ListReceiptsRequest\x1a\".pointsman.v1.ListReceiptsResponse\x12\x44\n\nGetReceipt\x12\x1f.pointsman.v1.GetReceiptRequest\x1a\x15.pointsman.v1.Receipt\x12S\n\x0eVerifyReceipts\x12 .pointsman.v1.VerifyChainRequest\x1a\x1f.pointsman.v1.ChainVerificationb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pointsman.rpc.gen.receipts_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RECEIPT']._serialized_start=51
-  _globals['_RECEIPT']._serialized_end=336
-  _globals['_RECEIPTHEAD']._serialized_start=338
-  _globals['_RECEIPTHEAD']._serialized_end=385
-  _globals['_LISTRECEIPTSREQUEST']._serialized_start=387
-  _globals['_LISTRECEIPTSREQUEST']._serialized_end=460
-  _globals['_LISTRECEIPTSRESPONSE']._serialized_start=462
-  _globals['_LISTRECEIPTSRESPONSE']._serialized_end=539
-  _globals['_GETRECEIPTREQUEST']._serialized_start=541
-  _globals['_GETRECEIPTREQUEST']._serialized_end=580
-  _globals['_VERIFYRECEIPTSREQUEST']._serialized_start=582
-  _globals['_VERIFYRECEIPTSREQUEST']._serialized_end=688
-  _globals['_VERIFYRECEIPTSRESPONSE']._serialized_start=691
-  _globals['_VERIFYRECEIPTSRESPONSE']._serialized_end=832
-  _globals['_RECEIPTS']._serialized_start=835
-  _globals['_RECEIPTS']._serialized_end=1095
+  _globals['_RECEIPT']._serialized_start=87
+  _globals['_RECEIPT']._serialized_end=372
+  _globals['_LISTRECEIPTSREQUEST']._serialized_start=374
+  _globals['_LISTRECEIPTSREQUEST']._serialized_end=447
+  _globals['_LISTRECEIPTSRESPONSE']._serialized_start=449
+  _globals['_LISTRECEIPTSRESPONSE']._serialized_end=526
+  _globals['_GETRECEIPTREQUEST']._serialized_start=528
+  _globals['_GETRECEIPTREQUEST']._serialized_end=567
+  _globals['_RECEIPTS']._serialized_start=570
+  _globals['_RECEIPTS']._serialized_end=822
 # @@protoc_insertion_point(module_scope)

@@ -94,30 +94,6 @@ class Receipt(_message.Message):
 Global___Receipt: _TypeAlias = Receipt  # noqa: Y015
 
 @_typing.final
-class ReceiptHead(_message.Message):
-    """The newest receipt, to be kept elsewhere."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SEQUENCE_FIELD_NUMBER: _builtins.int
-    DIGEST_FIELD_NUMBER: _builtins.int
-    sequence: _builtins.int
-    digest: _builtins.bytes
-    def __init__(
-        self,
-        *,
-        sequence: _builtins.int = ...,
-        digest: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "sequence", b"sequence"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ReceiptHead: _TypeAlias = ReceiptHead  # noqa: Y015
-
-@_typing.final
 class ListReceiptsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -186,70 +162,3 @@ class GetReceiptRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetReceiptRequest: _TypeAlias = GetReceiptRequest  # noqa: Y015
-
-@_typing.final
-class VerifyReceiptsRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    AFTER_FIELD_NUMBER: _builtins.int
-    HEAD_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def after(self) -> Global___ReceiptHead:
-        """Where to begin: what the call before ended with. Without it, at the first receipt."""
-
-    @_builtins.property
-    def head(self) -> Global___ReceiptHead:
-        """A head that was kept: the receipts have to hold it."""
-
-    def __init__(
-        self,
-        *,
-        after: Global___ReceiptHead | None = ...,
-        head: Global___ReceiptHead | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "head", b"head"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "head", b"head"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___VerifyReceiptsRequest: _TypeAlias = VerifyReceiptsRequest  # noqa: Y015
-
-@_typing.final
-class VerifyReceiptsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PROBLEMS_FIELD_NUMBER: _builtins.int
-    PROBLEM_COUNT_FIELD_NUMBER: _builtins.int
-    CHECKED_FIELD_NUMBER: _builtins.int
-    HEAD_FIELD_NUMBER: _builtins.int
-    COMPLETE_FIELD_NUMBER: _builtins.int
-    problem_count: _builtins.int
-    checked: _builtins.int
-    """Receipts that this call looked at."""
-    complete: _builtins.bool
-    """Whether they end there; otherwise call again after it."""
-    @_builtins.property
-    def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """In order; of more than 20 the first."""
-
-    @_builtins.property
-    def head(self) -> Global___ReceiptHead:
-        """The last one."""
-
-    def __init__(
-        self,
-        *,
-        problems: _abc.Iterable[_builtins.str] | None = ...,
-        problem_count: _builtins.int = ...,
-        checked: _builtins.int = ...,
-        head: Global___ReceiptHead | None = ...,
-        complete: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checked", b"checked", "complete", b"complete", "head", b"head", "problem_count", b"problem_count", "problems", b"problems"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___VerifyReceiptsResponse: _TypeAlias = VerifyReceiptsResponse  # noqa: Y015

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from pointsman.rpc.gen import hash_chain_pb2 as pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2
 from pointsman.rpc.gen import receipts_pb2 as pointsman_dot_rpc_dot_gen_dot_receipts__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -46,8 +47,8 @@ class ReceiptsStub:
                 _registered_method=True)
         self.VerifyReceipts = channel.unary_unary(
                 '/pointsman.v1.Receipts/VerifyReceipts',
-                request_serializer=pointsman_dot_rpc_dot_gen_dot_receipts__pb2.VerifyReceiptsRequest.SerializeToString,
-                response_deserializer=pointsman_dot_rpc_dot_gen_dot_receipts__pb2.VerifyReceiptsResponse.FromString,
+                request_serializer=pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.VerifyChainRequest.SerializeToString,
+                response_deserializer=pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.ChainVerification.FromString,
                 _registered_method=True)
 
 
@@ -88,8 +89,8 @@ def add_ReceiptsServicer_to_server(servicer, server):
             ),
             'VerifyReceipts': grpc.unary_unary_rpc_method_handler(
                     servicer.VerifyReceipts,
-                    request_deserializer=pointsman_dot_rpc_dot_gen_dot_receipts__pb2.VerifyReceiptsRequest.FromString,
-                    response_serializer=pointsman_dot_rpc_dot_gen_dot_receipts__pb2.VerifyReceiptsResponse.SerializeToString,
+                    request_deserializer=pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.VerifyChainRequest.FromString,
+                    response_serializer=pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.ChainVerification.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -171,8 +172,8 @@ class Receipts:
             request,
             target,
             '/pointsman.v1.Receipts/VerifyReceipts',
-            pointsman_dot_rpc_dot_gen_dot_receipts__pb2.VerifyReceiptsRequest.SerializeToString,
-            pointsman_dot_rpc_dot_gen_dot_receipts__pb2.VerifyReceiptsResponse.FromString,
+            pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.VerifyChainRequest.SerializeToString,
+            pointsman_dot_rpc_dot_gen_dot_hash__chain__pb2.ChainVerification.FromString,
             options,
             channel_credentials,
             insecure,

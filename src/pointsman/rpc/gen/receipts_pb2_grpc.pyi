@@ -7,6 +7,7 @@ the metadata key x-pointsman-account names; without it, on `default`.
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from pointsman.rpc.gen import hash_chain_pb2 as _hash_chain_pb2
 from pointsman.rpc.gen import receipts_pb2 as _receipts_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -35,7 +36,7 @@ class ReceiptsStub:
     def __new__(cls, channel: _aio.Channel) -> ReceiptsAsyncStub: ...
     ListReceipts: _grpc.UnaryUnaryMultiCallable[_receipts_pb2.ListReceiptsRequest, _receipts_pb2.ListReceiptsResponse]
     GetReceipt: _grpc.UnaryUnaryMultiCallable[_receipts_pb2.GetReceiptRequest, _receipts_pb2.Receipt]
-    VerifyReceipts: _grpc.UnaryUnaryMultiCallable[_receipts_pb2.VerifyReceiptsRequest, _receipts_pb2.VerifyReceiptsResponse]
+    VerifyReceipts: _grpc.UnaryUnaryMultiCallable[_hash_chain_pb2.VerifyChainRequest, _hash_chain_pb2.ChainVerification]
     """Recompute the chain over all of the account, or as much of it as one call may."""
 
 @_typing.type_check_only
@@ -43,7 +44,7 @@ class ReceiptsAsyncStub(ReceiptsStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListReceipts: _aio.UnaryUnaryMultiCallable[_receipts_pb2.ListReceiptsRequest, _receipts_pb2.ListReceiptsResponse]  # type: ignore[assignment]
     GetReceipt: _aio.UnaryUnaryMultiCallable[_receipts_pb2.GetReceiptRequest, _receipts_pb2.Receipt]  # type: ignore[assignment]
-    VerifyReceipts: _aio.UnaryUnaryMultiCallable[_receipts_pb2.VerifyReceiptsRequest, _receipts_pb2.VerifyReceiptsResponse]  # type: ignore[assignment]
+    VerifyReceipts: _aio.UnaryUnaryMultiCallable[_hash_chain_pb2.VerifyChainRequest, _hash_chain_pb2.ChainVerification]  # type: ignore[assignment]
     """Recompute the chain over all of the account, or as much of it as one call may."""
 
 class ReceiptsServicer(metaclass=_abc_1.ABCMeta):
@@ -64,9 +65,9 @@ class ReceiptsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def VerifyReceipts(
         self,
-        request: _receipts_pb2.VerifyReceiptsRequest,
+        request: _hash_chain_pb2.VerifyChainRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_receipts_pb2.VerifyReceiptsResponse, _abc.Awaitable[_receipts_pb2.VerifyReceiptsResponse]]:
+    ) -> _typing.Union[_hash_chain_pb2.ChainVerification, _abc.Awaitable[_hash_chain_pb2.ChainVerification]]:
         """Recompute the chain over all of the account, or as much of it as one call may."""
 
 def add_ReceiptsServicer_to_server(servicer: ReceiptsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
