@@ -121,6 +121,18 @@ def test_receipts_are_listed_exported_and_verified_by_command_and_over_http(
     whole, head, _ = gateway.run("receipt", "verify").splitlines()
     assert (whole, head) == ("The receipts of account default are whole: 3 receipts", f"Head: 3:{lines[2]['digest']}")
     kept = head.removeprefix("Head: ")
+    by_file = ("verify", str(export), "--key-file", str(gateway.directory / "credentials.key"))
+    assert gateway.run("receipt", *by_file, "--head", kept).splitlines()[1] == head
+    for number, altered in enumerate((["status"], [])):
+        copy = tmp_path / f"altered-{number}.jsonl"
+        left = [json.dumps({**line, **dict.fromkeys(altered, 500)}) for line in (lines if altered else lines[:2])]
+        copy.write_text("\n".join(left) + "\n")
+        found = command(gateway, "verify", str(copy), *by_file[2:], "--head", kept)
+        assert found.exit_code == 1, found.output
+        assert ("receipt 1 was altered" if altered else "the end was cut off") in found.output
+    export.write_text("{}\n")
+    assert "line 1 is no receipt" in command(gateway, *by_file).output
+    assert command(gateway, "verify", str(export)).exit_code == 2
     assert json.loads(gateway.run("receipt", "verify", "--head", kept, "-o", "json"))["whole"] is True
     runner = PlayedRunner(gateway)  # it speaks HTTP as the admin
     page = runner.rest("GET", "/receipts?limit=2&newest_first=true").json

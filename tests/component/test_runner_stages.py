@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
+from pointsman.core.protocols import InferenceProtocol as P
 from tests.support.played_runner import PlayedLine, PlayedRunner
 from tests.support.raw_client import Answer
 from tests.support.serving_gateway import ServingGateway, serving_gateway
 from tests.support.waiting import wait_until
+from tests.unit.routing.conversations import body_of, called, said
 
 USAGE = 'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}'
 DONE = "data: [DONE]"
@@ -157,6 +159,33 @@ def test_the_size_of_what_goes_to_a_runner_is_that_of_the_redacted_body(
         start, answer = streamed(gateway, line, key, large)
     assert answer.status == 200
     assert len(json.dumps(start["body"])) < DEFAULT_RUNNER_LIMITS.request_bytes
+
+
+@pytest.mark.guarantee("M5")
+def test_a_models_context_is_taken_out_before_its_runner_hears_of_it(
+    gateway: ServingGateway, runner: PlayedRunner
+) -> None:
+    about = {"name": "a", "model_identifier": "small:7b", "api_endpoint": "http://localhost:11434/v1"}
+    models = f"/runners/{runner.id}/models"
+    assert runner.rest("POST", models, {**about, "context": "shorten"}).status == 400
+    model = runner.rest("POST", models, {**about, "alias": "small", "context": "drop-duplicates"}).json
+    assert model["context"] == "drop-duplicates"
+    assert runner.rest("PUT", f"/ai-models/{model['id']}", about).json["context"] == "drop-duplicates"
+    key = gateway.run("key", "create", "laptop", "--user", "ada")
+    until_in_force(gateway, "small", key)
+    body = json.loads(body_of(P.CHAT_COMPLETIONS, [said("user", "go"), called("x" * 400), called("x" * 400)]))
+    with runner.dialled_in() as line, gateway.connect() as client:
+        gateway.send(client, {**body, "model": "small", "stream": True}, key)
+        start = line.stream("data: {}", USAGE, DONE)
+        answer = client.answer()
+    assert json.dumps(start["body"]).count("x" * 400) == 1
+    assert (answer.value(b"x-pointsman-context") or b"").startswith(b"saved=")
+    request_id = (answer.value(b"x-pointsman-request-id") or b"").decode()
+    wait_until(lambda: any(each["request_id"] == request_id for each in rows(runner)))
+    [row] = [each for each in rows(runner) if each["request_id"] == request_id]
+    assert (row["ai_model_id"], row["requested_model"], row["saved_tokens"] > 50) == (model["id"], "small", True)
+    assert (row["key_user"], row["budgets"], row["is_fallback"]) == ("ada", [], False)
+    assert runner.rest("PUT", f"/ai-models/{model['id']}", {**about, "context": "none"}).json["context"] == ""
 
 
 @pytest.mark.guarantee("M5")

@@ -25,6 +25,16 @@ ADDED: dict[str, tuple[tuple[str, ...], dict[str, tuple[str, ...]]]] = {
     "0008": (("receipts", "receipt_heads"), {}),
     "0009": ((), {"accounts": ("halted_at",), "keys": ("networks", "owner")}),
     "0010": ((), {"routes": ("context",)}),
+    "0011": (
+        (),
+        {
+            "usage": (
+                *("key_user", "requested_model", "ai_model_id", "upstream_request_id", "finish_reason"),
+                *("error_detail", "client_retries", "is_fallback", "budgets", "refused_budget"),
+            ),
+            "ai_models": ("context",),
+        },
+    ),
 }
 """Tables, and columns by table, of every revision but the first."""
 

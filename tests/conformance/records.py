@@ -4,6 +4,7 @@ import hashlib
 
 from pointsman.core.ai_model import DIRECT, RUNNER, AiModel
 from pointsman.core.budget import Budget, BudgetScope, BudgetUnit, BudgetWindow
+from pointsman.core.context_options import ContextOptions
 from pointsman.core.data_key import INFERENCE, DataKey
 from pointsman.core.policy import Effect, PolicyState, PolicyVersion, Rule, RuleScope, Side
 from pointsman.core.provider import Provider
@@ -57,6 +58,9 @@ def chain(name: str = "fast", account: str = ACCOUNT) -> Route:
     )
 
 
+_TRIMMED = ContextOptions(drop_duplicates=True, most_tokens=5000)
+
+
 def key(name: str = "laptop", account: str = ACCOUNT, expires_at: float | None = None) -> DataKey:
     digest = hashlib.sha256(f"key {account}/{name}".encode()).digest()
     return DataKey(account, name, digest, 3.5, (INFERENCE, "models:view"), ("fast", "slow"), expires_at)
@@ -92,6 +96,16 @@ def usage_row(number: int, account: str = ACCOUNT) -> UsageRow:
         attempts=2,
         latency_ms=12.5,
         key_name="laptop",
+        key_user="ada",
+        requested_model="any",
+        ai_model_id="m" * 32,
+        upstream_request_id=f"req_{number}",
+        finish_reason="tool_calls",
+        error_detail="status 500 …",
+        client_retries=number,
+        is_fallback=1,
+        budgets="team,laptop-day",
+        refused_budget="pocket",
     )
 
 
@@ -121,7 +135,9 @@ def runner_model(alias: str = "llama", account: str = ACCOUNT, of: str = "laptop
 
 def direct_model(alias: str = "far", account: str = ACCOUNT) -> AiModel:
     endpoint = "https://models.example/v1"
-    return AiModel(_id(f"model {account}/{alias}"), account, "Far away", alias, DIRECT, None, endpoint, "big", 6.5)
+    return AiModel(
+        _id(f"model {account}/{alias}"), account, "Far away", alias, DIRECT, None, endpoint, "big", 6.5, _TRIMMED
+    )
 
 
 def policy(version: int = 1, account: str = ACCOUNT, state: PolicyState = PolicyState.DRY_RUN) -> PolicyVersion:

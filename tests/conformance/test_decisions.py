@@ -110,18 +110,19 @@ async def test_a_window_that_nothing_follows_is_counted_when_it_is_over(sqlite: 
             assert found[-1].action == OMITTED
 
 
-async def test_a_clock_that_is_set_back_begins_another_window(sqlite: Database) -> None:
+async def test_a_clock_that_is_set_back_a_day_ends_the_window(sqlite: Database) -> None:
     async with sqlite.opened() as store:
         clock = Clock()
+        clock.now = 90_000.0
         decisions = Decisions(store, print, clock)
         async with noting(decisions):
-            for _ in range(MOST_OF_A_KIND + 3):
+            for _ in range(MOST_OF_A_KIND + 2):
                 note(decisions)
-            clock.now -= 86_400.0
-            note(decisions)
+            clock.now = 3600.0
+            note(decisions, "r-2")
             found = await until_written(store, MOST_OF_A_KIND + 2)
-    assert [json.loads(each.after)["count"] for each in found if each.action == OMITTED] == [3]
-    assert found[-1].action == "policy.block"
+        assert json.loads(found[-2].after) == {"action": "policy.block", "count": 2, "seconds": WINDOW_SECONDS}
+        assert (found[-1].at, found[-1].subject) == (3600.0, "r-2")
 
 
 async def test_decisions_wait_for_a_database_that_is_away(sqlite: Database) -> None:

@@ -17,6 +17,7 @@ from pointsman.gateway.hash_chain import LONGEST_PAGE, READ_AT_ONCE
 from pointsman.gateway.receipts import Receipts
 from pointsman.gateway.stages.receipts import WRITTEN_AT_ONCE, ReceiptStages, keeping_receipts
 from pointsman.store.sql import SqlStore
+from tests.conformance.records import usage_row
 from tests.support.databases import Database
 from tests.support.waiting import until
 
@@ -50,6 +51,17 @@ async def test_receipts_are_chained_in_order_each_account_by_itself(database: Da
             assert (found.problems, found.checked, found.is_complete) == ([], number, True)
             assert found.head.sequence == number
         assert (await receipts.verify("default", mine[0].head, mine[2].head)).checked == 2
+
+
+async def test_rows_of_usage_that_are_removed_leave_their_receipts_and_the_generation(database: Database) -> None:
+    async with database.opened() as store:
+        await store.append_receipts([draft(1), draft(2)], again=False)
+        await store.append_usage([usage_row(1), usage_row(2)])
+        before, receipts = await store.generation(), await kept(store)
+        assert await store.prune_usage(2000.0) == 2
+        assert (await store.generation(), await kept(store)) == (before, receipts)
+        found = await Receipts(store).verify("default", head=receipts[-1].head)
+        assert (found.problems, found.checked, found.head) == ([], 2, receipts[-1].head)
 
 
 async def test_what_was_written_is_not_written_again(database: Database) -> None:

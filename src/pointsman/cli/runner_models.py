@@ -9,6 +9,7 @@ import click
 
 from pointsman.cli.show import show_json, told
 from pointsman.cli.table import table
+from pointsman.core.context_options import read_context
 from pointsman.core.runner_endpoint import RunnerEndpoint, parse_runner_endpoint
 from pointsman.runner.allowlist import FILE_NAME, ApprovedModel, approve, read_allowlist
 from pointsman.runner.control_api import CallFailed, ControlApi, Registered
@@ -27,6 +28,8 @@ class Choice:
     urls: tuple[str, ...]
     wanted: tuple[str, ...]
     every: bool
+    context: str = ""
+    """What is taken out of the conversations of models that are registered now."""
 
     @property
     def is_given(self) -> bool:
@@ -59,6 +62,8 @@ class Chosen:
 
     found: tuple[Found, ...]
     models: tuple[Found, ...]
+    context: str = ""
+    """See Choice."""
 
 
 def choose_models(choice: Choice, directory: Path, *, ask: bool, quiet: bool = False) -> Chosen:
@@ -76,10 +81,10 @@ def choose_models(choice: Choice, directory: Path, *, ask: bool, quiet: bool = F
     if not quiet:
         _list(found, probed, approved)
     if choice.every:
-        return Chosen(found, found)
+        return Chosen(found, found, choice.context)
     if choice.wanted:
-        return Chosen(found, tuple(_named(text, found) for text in choice.wanted))
-    return Chosen(found, _asked(found) if ask and found else ())
+        return Chosen(found, tuple(_named(text, found) for text in choice.wanted), choice.context)
+    return Chosen(found, _asked(found) if ask and found else (), choice.context)
 
 
 def _list(found: tuple[Found, ...], probed: list[Probed], approved: Container[Found]) -> None:
@@ -125,11 +130,15 @@ def register_chosen(
     for endpoint, model in chosen.models:
         try:
             read_allowlist(directory / FILE_NAME)  # what cannot be approved is not to be registered
-            known = api.register_model(state.runner_id, endpoint, model)
+            known = api.register_model(state.runner_id, endpoint, model, chosen.context)
             approve(directory / FILE_NAME, ApprovedModel(known.model_id, endpoint, model))
         except (CallFailed, PrivateFileError) as error:
             raise click.ClickException(f"{told(model)}: {error}") from None
         registered[endpoint, model] = known
+        if chosen.context and read_context(known.context) != read_context(chosen.context):
+            has = f"context {told(known.context)}" if known.context else "no context"
+            change = "change it: PUT /api/v1/ai-models/ID"
+            click.echo(f"pointsman: warning: {told(model)} is registered already, with {has}; {change}", err=True)
         if not quiet:
             click.echo(f"Approved {told(model)} at {endpoint.url}; clients call it {told(known.alias)}")
     return registered

@@ -59,7 +59,7 @@ def usage(access: Access, by: Sequence[UsageBy], since: float, until: float, out
     """Show what was used, and what it cost: the dearest first, within the latest days.
 
     Days are UTC's. Tokens of answers whose upstream did not tell them are estimates; what has no price costs nothing.
-    A request is in it a second after its end.
+    A request is in it a second after its end. Keys are told with sandboxes among them, as sandbox:NAME.
 
     \b
     Examples:

@@ -6,6 +6,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
+from pointsman.core.context_options import ContextOptions
 from pointsman.core.control_errors import InvalidRequest
 from pointsman.core.provider import LONGEST_NAME, check_name
 from pointsman.core.route import LONGEST_MODEL, RESERVED_NAMES
@@ -47,6 +48,8 @@ class AiModel:
     """What its server calls it."""
     created_at: float
     """Seconds since the epoch."""
+    context: ContextOptions | None = None
+    """What is taken out of its conversations."""
 
     @property
     def binding(self) -> tuple[str | None, str, str]:

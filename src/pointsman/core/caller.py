@@ -17,6 +17,8 @@ class Caller:
     """Empty where none was asked for and none that is known was shown."""
     kind: str = ""
     """`KEY` or `SANDBOX_TOKEN`: a key and a token may have the same name. Empty as `key_name` is."""
+    user: str = ""
+    """Who has the key, as the operator calls them; empty for nobody in particular."""
 
     @property
     def shown_name(self) -> str:

@@ -37,6 +37,8 @@ class Candidate:
     is_confined: bool = False
     """Whether it may lead only where `core.reach.DirectReach` allows: a user of an account named the address, and no
     operator."""
+    ai_model_id: str = ""
+    """The registered model that it was made of; empty for what no user of an account has registered."""
 
     def speaks(self, protocol: str) -> bool:
         """Whether it can be asked in a dialect."""

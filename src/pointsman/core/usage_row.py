@@ -50,6 +50,26 @@ class UsageRow(NamedTuple):
     """Rules that matched."""
     saved_tokens: int = 0
     """That context optimisation took out, reckoned."""
+    key_user: str = ""
+    """Who has the key, as the operator calls them."""
+    requested_model: str = ""
+    """What the client named, which a route's name need not be where there is a default route."""
+    ai_model_id: str = ""
+    """The registered model that it went to, or was meant to; empty for a provider's."""
+    upstream_request_id: str = ""
+    """What the provider calls it, whose answer it was."""
+    finish_reason: str = ""
+    """Why the model stopped, in the provider's word."""
+    error_detail: str = ""
+    """Why it did not complete, in a line for the operator; never a word of a prompt or an answer."""
+    client_retries: int = 0
+    """How often its client had tried before, as its library says."""
+    is_fallback: int = 0
+    """1: the answer is the one of a chain's fallback."""
+    budgets: str = ""
+    """The names of the budgets that it counts for, with commas between."""
+    refused_budget: str = ""
+    """The one that had no room for it."""
 
     @property
     def total_tokens(self) -> int | None:

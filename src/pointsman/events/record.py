@@ -27,6 +27,7 @@ from pointsman.core.event_kinds import (
 from pointsman.core.policy import PolicyHit
 from pointsman.core.price import Tokens
 from pointsman.events.reasons import reason_of, reason_of_status
+from pointsman.wire.headers import Fields
 from pointsman.wire.usage import TokenUsage
 
 Peer = tuple[str, int] | None
@@ -54,6 +55,9 @@ class AnswerWatch(UsageSource, Protocol):
     def finished(self) -> bool:
         """Whether an event stream has said why it ends, or that it does."""
 
+    def finish_reason(self, protocol: str) -> str:
+        """Why the model stopped, as it said itself in a dialect; empty for none."""
+
 
 class OperationEnds(Protocol):
     """What the operation log is told of a request by whoever relays its answer."""
@@ -74,11 +78,30 @@ class OperationEnds(Protocol):
 class StageNotes:
     """What a gateway's stages note of one request. Not a dataclass: on the hot path."""
 
-    __slots__ = ("answer_policies", "hashes", "hits", "hold", "own_lines", "policy_version", "saved_tokens", "tokens")
+    __slots__ = (
+        "answer_policies",
+        "budgets",
+        "client_retries",
+        "finish_reason",
+        "hashes",
+        "hits",
+        "hold",
+        "own_lines",
+        "policy_version",
+        "refused_budget",
+        "saved_tokens",
+        "tokens",
+    )
 
     def __init__(self) -> None:
         self.hold: object | None = None
         """The places of budgets that it holds, for the stage that gives them back."""
+        self.budgets = ""
+        """The names of the budgets that it counts for, with commas between."""
+        self.refused_budget = ""
+        """The one that had no room for it."""
+        self.client_retries = 0
+        """How often its client had tried before, as its library says."""
         self.hashes: BodyHashes | None = None
         """Of the bodies, where it gets a receipt."""
         self.answer_policies: Sequence[Any] | None = None
@@ -93,6 +116,8 @@ class StageNotes:
         """Header lines of the answer besides the usual ones, each with its end: `x-pointsman-policy: …`."""
         self.tokens: Tokens | None = None
         """What it used, reckoned where nobody said; None while it runs, and for what was never sent."""
+        self.finish_reason = ""
+        """Why the model stopped, in its own word; known with the record's `usage`."""
 
 
 class Record:
@@ -104,6 +129,7 @@ class Record:
 
     __slots__ = (
         "announced",
+        "answer_fields",
         "attempts",
         "caller",
         "came",
@@ -125,6 +151,7 @@ class Record:
         "reason",
         "received",
         "request_id",
+        "requested_model",
         "route",
         "seconds",
         "sent",
@@ -146,6 +173,8 @@ class Record:
         self.caller = ANYBODY
         self.route = ""
         """The one that was asked for; empty while, or when, none was found."""
+        self.requested_model = ""
+        """What the client's body named, noted at the end; empty where that is not looked at."""
         self.candidate: Candidate | None = None
         """Whom it was sent to; None while, or when, no route was chosen."""
         self.operation: OperationEnds | None = None
@@ -156,6 +185,8 @@ class Record:
         """Calls of upstreams so far."""
         self.is_answered = False
         """Whether `candidate`'s answer is the client's, as far as it went; else it got an error of ours, or nothing."""
+        self.answer_fields: Fields = []
+        """Of the answer's head, for what is looked for when the request has ended."""
         self.was_sent = False
         """Whether an upstream may have had the request, and the client got no answer of it: it went away before, or a
         rule has refused the answer."""
@@ -205,6 +236,8 @@ class Record:
         if self.meter is not None:
             if self.kind is not INFER_COMPLETED:
                 self.has_finished = not self.is_stream or self.meter.finished()
+            if self.notes is not None:
+                self.notes.finish_reason = self.meter.finish_reason(self.protocol)
             self.usage, self.meter = self.meter.usage(), None
 
     def fail(self, error: RouterError) -> None:

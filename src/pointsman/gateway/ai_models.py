@@ -16,6 +16,7 @@ from pointsman.core.ai_model import (
     check_model,
     default_alias,
 )
+from pointsman.core.context_options import ContextOptions
 from pointsman.core.control_errors import AlreadyExists, InvalidRequest, NotFound, NotPermitted, NotPossibleNow
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
 from pointsman.core.route import ALIAS
@@ -40,6 +41,8 @@ class ModelDraft:
     api_endpoint: str
     alias: str = ""
     """Empty: one is made of the identifier."""
+    context: ContextOptions | None = None
+    """What is taken out of its conversations; without any option for nothing. None: as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ class AiModels:
             url,
             draft.model_identifier,
             self._clock(),
+            _taken_out(draft.context, None),
         )
         await writer.insert_ai_model(model)
         return model
@@ -170,7 +174,12 @@ class AiModels:
                 _check_use(alias, only)
                 await _check_free(writer, account, alias)
             model = replace(
-                before, name=draft.name, alias=alias, api_endpoint=url, model_identifier=draft.model_identifier
+                before,
+                name=draft.name,
+                alias=alias,
+                api_endpoint=url,
+                model_identifier=draft.model_identifier,
+                context=_taken_out(draft.context, before.context),
             )
             await writer.replace_ai_model(model)
             was = ""
@@ -200,6 +209,11 @@ class AiModels:
                 known = [each.id for each in await reader.runners(account)]
             connected = await self._runners.connected(account, wanted.intersection(known))
         return [SeenModel(each, each.runner_id is None or each.runner_id in connected) for each in models]
+
+
+def _taken_out(asked: ContextOptions | None, before: ContextOptions | None) -> ContextOptions | None:
+    chosen = before if asked is None else asked
+    return None if chosen is None or not chosen.written else chosen
 
 
 def _runner_url(text: str) -> str:

@@ -31,7 +31,7 @@ async def entries_of(reader: Reader, account: str, table: ModelTable) -> dict[by
         if key.routes not in of_routes:
             of_routes[key.routes] = clients.only(key.routes, all_targets)
         entries[key.digest] = Entry(
-            Caller(account, key.name, KEY),
+            Caller(account, key.name, KEY, key.user),
             of_routes[key.routes],
             _until(key.expires_at, key.revoked_at),
             key.permits(INFERENCE),

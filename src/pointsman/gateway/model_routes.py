@@ -43,7 +43,7 @@ class ModelRoutes:
         self.on_halted: Callable[[str], None] = lambda account: None
         """Told of each account that was halted, once it gets nothing more."""
         self.contexts: Mapping[tuple[str, str], ContextOptions] = {}
-        """Of routes that have any, by account and name."""
+        """Of routes and models that have any, by account and name."""
 
     async def refresh(self) -> None:
         """Look once. Raises ControlError when the store does not answer."""
@@ -75,7 +75,7 @@ class ModelRoutes:
     async def _targets(
         self, reader: Reader, account: str, contexts: dict[tuple[str, str], ContextOptions]
     ) -> tuple[dict[str, Target], frozenset[str]]:
-        """What names lead to, and the names that lead nowhere. Adds what routes take out of conversations."""
+        """What names lead to, and the names that lead nowhere. Adds what they take out of conversations."""
         before = self.access.accounts.get(account, ModelTable())
         known = {**before.targets, **before.barred}
         targets: dict[str, Target] = {}
@@ -103,6 +103,8 @@ class ModelRoutes:
             if number % _ROUTES_AT_ONCE == 0:
                 await asyncio.sleep(0)
             names.add(model.alias)
+            if model.context is not None and model.alias not in targets:
+                contexts[account, model.alias] = model.context
             self._add_model(targets, known, model, runners.get(model.runner_id))
         return targets, frozenset(names.difference(targets, RESERVED_NAMES))
 

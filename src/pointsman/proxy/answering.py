@@ -102,6 +102,7 @@ class Answering:
 
     def _begin(self, response: Response, candidate: Candidate, record: Record) -> bytes:
         record.status, record.is_answered = response.head.status, True
+        record.answer_fields = response.head.fields
         own = own_lines(record.request_id, record.attempts) + self._lines.get(candidate)
         if record.notes is not None:
             own += record.notes.own_lines

@@ -138,6 +138,7 @@ class Dispatcher:
             record.fault, record.reason = INTERNAL_ERROR, "internal_error"
         finally:
             client.running = None
+            record.requested_model = admitted.asked
             record.seconds = self._clock() - started
             record.finish_operation()  # first: the log takes the meter out of the record
             self._log.append(record)

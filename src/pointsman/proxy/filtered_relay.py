@@ -83,7 +83,7 @@ class FilteredRelay(Relay):
         self._filter = body_filter
         self._around = around
         self._refused = ""
-        self._seen = Meter()
+        self._seen = Meter(of_responses=self._meter.of_responses)
         self._pieces = []
         self._searching = self._idle = None
         self._counted = self._waiting = self.came = 0

@@ -43,6 +43,8 @@ as Retry-After says, hours if it must, and its program seems to hang; OpenAI's o
 """
 _NO_RETRY = b"x-should-retry: false\r\n"
 """Not a standard's, but both vendors' libraries obey it."""
+_LONGEST_KEPT = 257
+"""Of the same that are noted: one more than are told, so that a cut shows."""
 _LONGEST_TOLD = 64
 """Characters of a model's name that are repeated to whoever sent it."""
 
@@ -60,6 +62,8 @@ class _AdmittedModel(Admitted):
     def choose(self, body: bytes) -> ModelTarget:
         self._models.check_account(self.caller.account)  # again: a body may have been long in coming
         model = read_model(body)
+        if model is not None:
+            self.asked = model[:_LONGEST_KEPT]
         found = self._table.find(model)
         if found is None:
             raise not_served(model, self._table)

@@ -21,12 +21,14 @@ from pointsman.wire.response import error_answer, own_lines
 class Admitted:
     """What was decided from a head. Not a dataclass: one is made per request, on the hot path."""
 
-    __slots__ = ("caller", "protocol", "target")
+    __slots__ = ("asked", "caller", "protocol", "target")
 
     def __init__(self, protocol: str, target: Target, caller: Caller = ANYBODY) -> None:
         self.protocol = protocol
         self.target = target
         self.caller = caller
+        self.asked = ""
+        """The model that the body names, once it was chosen by; cut where it is longer than any."""
 
     def choose(self, body: bytes) -> Candidate | Member | Chain | RunnerModel:
         """Where the request goes. Raises RouterError."""

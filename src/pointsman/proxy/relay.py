@@ -4,6 +4,7 @@ from typing import Protocol
 
 from pointsman.core.body_hashes import BodyHashes
 from pointsman.core.limits import Limits
+from pointsman.core.protocols import InferenceProtocol
 from pointsman.proxy.meter import Meter
 from pointsman.wire.response import LAST_CHUNK, ResponseHead, error_event, has_body, relayed_head
 from pointsman.wire.sse import EventTail
@@ -37,7 +38,7 @@ class Relay:
         self._head = relayed_head(head, own, minor=minor, keep_alive=client.keep_alive)
         self._protocol = protocol
         self._tail = EventTail(limits.event_tail_bytes) if head.is_event_stream else None
-        self._meter = Meter()
+        self._meter = Meter(of_responses=head.is_event_stream and protocol == InferenceProtocol.RESPONSES)
         self.hashes: BodyHashes | None = None
         """Gets what comes and what the client is handed, if anybody asks."""
         self.sent = 0

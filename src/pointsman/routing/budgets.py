@@ -55,10 +55,11 @@ class Standing:
     Not a dataclass: it is asked for every request, and computes anew only when a window is over.
     """
 
-    __slots__ = ("_counters", "_since", "_units", "_until", "applied", "counts_tokens")
+    __slots__ = ("_counters", "_since", "_units", "_until", "applied", "counts_tokens", "names")
 
     def __init__(self, applied: tuple[Applying, ...]) -> None:
         self.applied = applied
+        self.names = ",".join(each.budget.name for each in applied)
         self.counts_tokens = any(each.budget.unit is not BudgetUnit.REQUESTS for each in applied)
         """Whether anything but requests is counted, so that a body must be looked at."""
         self._units = [_UNITS.index(each.budget.unit) for each in applied]

@@ -47,6 +47,7 @@ def target_of_model(model: AiModel, runner: Runner | None) -> Target:
         (InferenceProtocol.CHAT_COMPLETIONS,),
         "runner",
         provider=provider_of_runner(runner),
+        ai_model_id=model.id,
     )
     return RunnerModel(model.account, model.runner_id, model.id, model.api_endpoint, candidate)
 
@@ -71,4 +72,5 @@ def direct_candidate(model: AiModel) -> Candidate:
         OPENAI_COMPATIBLE,
         provider=f"{DIRECT_PREFIX}{model.alias}",
         is_confined=True,
+        ai_model_id=model.id,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 from urllib.parse import quote
 
+from pointsman.core.context_options import read_context, written_context
 from pointsman.core.gateway_address import GatewayAddress
 from pointsman.core.runner_endpoint import RunnerEndpoint
 from pointsman.core.secret import Secret
@@ -45,6 +46,8 @@ class Registered:
 
     model_id: str
     alias: str
+    context: str = ""
+    """What is taken out of its conversations, as `core.context_options` writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +87,19 @@ class ControlApi:
         except ValueError:
             raise self._strange() from None
 
-    def register_model(self, runner_id: str, endpoint: RunnerEndpoint, identifier: str, alias: str = "") -> Registered:
+    def register_model(
+        self, runner_id: str, endpoint: RunnerEndpoint, identifier: str, context: str = ""
+    ) -> Registered:
         """Make a model known; what is known already is answered as it is. Raises CallFailed."""
         wanted = {"name": identifier, "model_identifier": identifier, "api_endpoint": endpoint.url}
-        if alias:
-            wanted["alias"] = alias
+        if context:
+            wanted["context"] = context
         answer = self._call("POST", f"/runners/{quote(runner_id, safe='')}/models", wanted)
         model_id, known_alias = answer.get("id"), answer.get("alias")
         same = (answer.get("model_identifier"), answer.get("api_endpoint")) == (identifier, endpoint.url)
         if not same or not _is_name(model_id) or not _is_name(known_alias):
             raise self._strange()  # and what has such an id would spoil the whole allowlist
-        return Registered(model_id, known_alias)
+        return Registered(model_id, known_alias, _context(answer.get("context")))
 
     def runner(self, runner_id: str) -> Seen:
         """How the gateway sees it. Raises CallFailed, with 404 for a runner that it does not have."""
@@ -170,3 +175,11 @@ def _object(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _context(value: Any) -> str:
+    """Of a gateway that knows none, and of what is none, empty."""
+    try:
+        return written_context(read_context(value)) if isinstance(value, str) else ""
+    except ValueError:
+        return ""

@@ -3,7 +3,7 @@
 import ipaddress
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar
 
@@ -225,7 +225,7 @@ class SqlReader:
 
     async def _models(self, condition: ColumnElement[bool]) -> Sequence[AiModel]:
         found = select(*_model_columns).where(condition).order_by(ai_models.c.alias)
-        return [AiModel(*row) for row in (await self._execute(found)).all()]
+        return [replace(AiModel(*row), context=read_context(row.context)) for row in (await self._execute(found)).all()]
 
     async def policies(self, account: str) -> Sequence[PolicyVersion]:
         newest_first = select(policies).where(policies.c.account == account).order_by(policies.c.version.desc())

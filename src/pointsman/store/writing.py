@@ -218,12 +218,13 @@ class SqlWriter(SqlReader):
         if await self._exists(ai_models, ai_models.c.id == model.id):
             raise AlreadyExists("a model with this id exists; try again")
         await self._check_model(model)
-        await self._execute(insert(ai_models).values(asdict(model)))
+        await self._execute(insert(ai_models).values({**asdict(model), "context": written_context(model.context)}))
 
     async def replace_ai_model(self, model: AiModel) -> None:
         await self._check_model(model)
         mine = (ai_models.c.account == model.account) & (ai_models.c.id == model.id)
         values = {name: getattr(model, name) for name in ("name", "alias", "api_endpoint", "model_identifier")}
+        values["context"] = written_context(model.context)
         if not await self._changes(update(ai_models).where(mine).values(**values)):
             raise NotFound("there is no such model; see /api/v1/ai-models")
 
@@ -276,8 +277,9 @@ class SqlWriter(SqlReader):
         if again:
             there = {row.request_id for row in (await self._execute(written_of(rows))).all()}
             rows = [row for row in rows if row.request_id not in there]
-        if rows:
-            await self._insert_rows(usage, UsageRow._fields, rows)
+        if not rows:
+            return
+        await self._insert_rows(usage, UsageRow._fields, rows)
 
     async def _insert_rows(self, table: Table, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
         try:

@@ -7,6 +7,7 @@ from fastapi import Depends, FastAPI, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pointsman.core.ai_model import LONGEST_LABEL
+from pointsman.core.context_options import CONTEXT_RULE, written_context
 from pointsman.core.data_key import MODELS_CREATE, MODELS_DELETE, MODELS_EDIT, MODELS_VIEW
 from pointsman.core.provider import names_a_secret
 from pointsman.core.route import LONGEST_MODEL
@@ -14,7 +15,8 @@ from pointsman.gateway.ai_models import DEFAULT_PAGE, ModelDraft, SeenModel
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.rest.admission import account_of, for_keys, only_of
 from pointsman.gateway.rest.endpoints import BASE
-from pointsman.gateway.rest.requests import Limit, Name, Offset
+from pointsman.gateway.rest.requests import Context, Limit, Name, Offset
+from pointsman.gateway.route_rules import context_of
 
 AccountName = Annotated[str, Depends(account_of)]
 Only = Annotated[tuple[str, ...], Depends(only_of)]
@@ -41,6 +43,11 @@ class ModelSetting(BaseModel):
         description="What clients give as their model; unique among routes and models. Left out, a new model gets one "
         "made of its identifier, and one that is changed keeps its own.",
     )
+    context: Context | None = Field(
+        default=None,
+        description=f"What is taken out of conversations: {CONTEXT_RULE}. Left out, a new model has none, and one that "
+        "is changed keeps its own.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -52,7 +59,8 @@ class ModelSetting(BaseModel):
 
     def draft(self) -> ModelDraft:
         """The same for an operation."""
-        return ModelDraft(self.name, self.model_identifier, self.api_endpoint, self.alias or "")
+        context = None if self.context is None else context_of(self.context)
+        return ModelDraft(self.name, self.model_identifier, self.api_endpoint, self.alias or "", context)
 
 
 class ModelAnswer(BaseModel):
@@ -65,6 +73,7 @@ class ModelAnswer(BaseModel):
     runner_id: str | None = Field(description="Of a runner's model; it stays when the runner is deleted.")
     api_endpoint: str
     model_identifier: str
+    context: str = Field(description="What is taken out of conversations; empty for nothing.")
     available: bool = Field(description="Of a runner's model: whether the runner is connected now.")
 
     @classmethod
@@ -79,6 +88,7 @@ class ModelAnswer(BaseModel):
             runner_id=model.runner_id,
             api_endpoint=model.api_endpoint,
             model_identifier=model.model_identifier,
+            context=written_context(model.context),
             available=seen.is_available,
         )
 

@@ -87,13 +87,24 @@ class UsageRowAnswer(BaseModel):
     price_version: int = Field(description="Of the account's prices then; 0: there never was one.")
     policy_hits: int
     saved_tokens: int
+    key_user: str = Field(description="Who has the key, as the operator calls them.")
+    requested_model: str = Field(description="What the client named; its route is another where that is the default.")
+    ai_model_id: str = Field(description="The registered model that it was for; empty: a provider's.")
+    upstream_request_id: str = Field(description="What the provider calls it.")
+    finish_reason: str = Field(description="Why the model stopped, in the provider's word: stop, length, tool_calls.")
+    error_detail: str = Field(description="Why it did not complete, in a line. No word of a prompt is in it.")
+    client_retries: int = Field(description="How often its client had tried before, as its library says.")
+    is_fallback: bool = Field(description="Whether the answer is the one of a chain's fallback.")
+    budgets: list[str] = Field(description="The names of those that it counts for.")
+    refused_budget: str = Field(description="The name of the one that had no room for it.")
 
     @classmethod
     def of(cls, row: UsageRow) -> "UsageRowAnswer":
         """A row as it is shown."""
-        names = set(cls.model_fields) - {"at", "duration_ms", "cost"}
+        names = set(cls.model_fields) - {"at", "duration_ms", "cost", "budgets"}
         return cls(
             at=datetime.fromtimestamp(row.at, UTC),
+            budgets=row.budgets.split(",") if row.budgets else [],
             duration_ms=row.latency_ms,
             cost=None if row.cost is None else shown_amount(row.cost),
             **{name: getattr(row, name) for name in names},

@@ -93,8 +93,9 @@ class BudgetStages:
         except LedgerUnavailable as error:
             raise BudgetUncounted(str(error)) from None
         if isinstance(hold, BudgetRefusal):
+            passage.notes.refused_budget = _refusing(hold, standing.applied).name
             raise exhausted(hold, standing.applied, use, now)
-        passage.notes.hold = Held(hold, standing)
+        passage.notes.hold, passage.notes.budgets = Held(hold, standing), standing.names
 
     def _standing(self, in_force: Mapping[str, Sequence[Budget]], caller: Caller, route: str) -> Standing:
         if in_force is not self._known_of or len(self._known) > _MOST_KNOWN:
@@ -136,11 +137,15 @@ class BudgetStages:
 
 def exhausted(refusal: BudgetRefusal, applied: Sequence[Applying], use: Use, now: float) -> BudgetExhausted:
     """What a request is refused with."""
-    budget = next(each.budget for each in applied if each.budget.id == refusal.budget)
+    budget = _refusing(refusal, applied)
     asked = use.of(budget.unit)
     told = told_refusal(budget, asked, refusal.retry_at, _written(refusal.retry_at))
     can_fit = asked <= budget.amount and not math.isinf(refusal.retry_at)
     return BudgetExhausted(told, refusal.retry_at - now if can_fit else None)
+
+
+def _refusing(refusal: BudgetRefusal, applied: Sequence[Applying]) -> Budget:
+    return next(each.budget for each in applied if each.budget.id == refusal.budget)
 
 
 def _written(moment: float) -> str:

@@ -62,7 +62,7 @@ class Decisions:
         `detail` becomes JSON and must hold no text of the request: the record is kept for ever.
         """
         now = self._now()
-        if not 0 < self._window_ends - now <= WINDOW_SECONDS:  # also where the clock was set back
+        if self._is_over(now):
             self._end_window()
             self._window_ends = now + WINDOW_SECONDS
         kind = (account, action)
@@ -73,6 +73,10 @@ class Decisions:
             after = as_json(dict(detail)) if detail else ""
             self._add(AuditDraft(now, account, actor, action, subject[:_LONGEST], after=after))
         self._wake.set()
+
+    def _is_over(self, now: float) -> bool:
+        """Also when the clock was set back: else nothing more would be told until it is as late again."""
+        return not self._window_ends - WINDOW_SECONDS <= now < self._window_ends
 
     def _end_window(self) -> None:
         """Count what was not told one by one."""
@@ -98,7 +102,7 @@ class Decisions:
         while not self._stopping.is_set():
             await self._woken()
             await self._pause(WAIT_SECONDS)
-            if self._omitted and not 0 < self._window_ends - self._now() <= WINDOW_SECONDS:
+            if self._omitted and self._is_over(self._now()):
                 self._end_window()
             while self._waiting and not self._stopping.is_set() and not await self._write():
                 await self._pause(_RETRY_SECONDS)
@@ -107,7 +111,7 @@ class Decisions:
 
     async def _woken(self) -> None:
         """Until something was noted, or a window is over whose rest has to be counted."""
-        left = min(WINDOW_SECONDS, max(0.0, self._window_ends - self._now())) if self._omitted else None
+        left = min(max(0.0, self._window_ends - self._now()), WINDOW_SECONDS) if self._omitted else None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left):
                 await self._wake.wait()

@@ -7,6 +7,7 @@ row holds is `core.usage_row`'s, how it is stored the store's.
 import asyncio
 import contextlib
 import itertools
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from functools import lru_cache
@@ -18,13 +19,14 @@ from pointsman.core.money import MOST
 from pointsman.core.price import NO_PRICES, PriceTable, Tokens
 from pointsman.core.usage_row import ESTIMATED, REPORTED, UsageRow
 from pointsman.events.printable import printable
-from pointsman.events.record import Record
+from pointsman.events.record import Record, StageNotes
 from pointsman.gateway.stages.tokens import tokens_of
 from pointsman.gateway.stages.usage_tally import UsageTally
 from pointsman.proxy.background import running
 from pointsman.proxy.stages import Passage
 from pointsman.routing.tokens_used import NOTHING
 from pointsman.store.interface import Store
+from pointsman.wire.upstream_request_id import find_upstream_request_id
 
 FORMED_AT_ONCE = 200
 """Records that become rows together, which takes less than a millisecond."""
@@ -38,7 +40,13 @@ RETRY_SECONDS = 1.0
 _STOP_SECONDS = 5.0
 _DAY = 86_400.0
 _PRUNE_AGAIN_SECONDS = 600.0
+_RETRIES = b"x-stainless-retry-count"
+"""Of OpenAI's and Anthropic's libraries: how often they had sent this request before."""
+_COUNT = re.compile(rb"[0-9]{1,4}")
 _LONGEST = 256  # characters of a model's name; a client may have chosen it
+
+_NO_NOTES = StageNotes()
+"""Of what was refused before any stage."""
 
 
 class UsageRows:
@@ -75,8 +83,11 @@ class UsageRows:
         self.lost = 0
         """Rows that were given up since the start."""
 
-    async def open(self, _: Passage) -> None:
+    async def open(self, passage: Passage) -> None:
         """Count a request that is under way: the stage `usage_open`."""
+        told = passage.request.head.values.get(_RETRIES)
+        if told is not None:
+            passage.notes.client_retries = int(told) if _COUNT.fullmatch(told) else 0
         self.tally.began()
 
     def record(self, record: Record) -> None:
@@ -197,7 +208,7 @@ async def keeping(rows: UsageRows) -> AsyncIterator[None]:
 
 def row_of(record: Record, prices: PriceTable = NO_PRICES) -> UsageRow:
     """What is kept of a request that has ended. `prices`: its account's."""
-    tokens, caller, notes = tokens_of(record), record.caller, record.notes
+    tokens, caller, notes = tokens_of(record), record.caller, record.notes or _NO_NOTES
     answering = record.candidate if record.is_answered else None
     used = NOTHING if tokens is None else tokens
     return UsageRow(
@@ -214,7 +225,7 @@ def row_of(record: Record, prices: PriceTable = NO_PRICES) -> UsageRow:
         record.seconds * 1000,
         caller.shown_name,
         record.method,
-        _kept_path(record.path),
+        _kept(record.path),
         record.protocol,
         used.cached_input,
         used.reasoning,
@@ -222,15 +233,25 @@ def row_of(record: Record, prices: PriceTable = NO_PRICES) -> UsageRow:
         None if tokens is None or record.candidate is None else _cost(record.candidate, tokens, prices),
         prices.version,
         record.reason,
-        0 if notes is None else len(notes.hits),
-        0 if notes is None else notes.saved_tokens,
+        len(notes.hits),
+        notes.saved_tokens,
+        caller.user,
+        record.requested_model and _kept(record.requested_model),
+        "" if record.candidate is None else record.candidate.ai_model_id,
+        find_upstream_request_id(record.answer_fields) if record.answer_fields and answering is not None else "",
+        notes.finish_reason,
+        printable(record.detail) if record.reason else "",
+        notes.client_retries,
+        1 if record.is_fallback and answering is not None else 0,
+        notes.budgets and printable(notes.budgets, _LONGEST),
+        notes.refused_budget,
     )
 
 
 @lru_cache(maxsize=64)
-def _kept_path(path: str) -> str:
-    """Most requests have one of a few."""
-    return printable(path, _LONGEST)
+def _kept(text: str) -> str:
+    """Of a path, a model: most requests have one of a few."""
+    return printable(text, _LONGEST)
 
 
 def _cost(candidate: Candidate, tokens: Tokens, prices: PriceTable) -> int | None:
