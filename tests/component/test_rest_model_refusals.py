@@ -154,7 +154,7 @@ def test_a_name_that_leads_nowhere_is_told_as_such(api: RunningApi) -> None:
 
 def test_an_account_has_at_most_so_many_models(tmp_path: Path) -> None:
     async def fill(api: RunningApi, count: int) -> None:
-        rows = [asdict(direct_model(f"m{number}")) for number in range(count)]
+        rows = [{**asdict(direct_model(f"m{number}")), "context": ""} for number in range(count)]
         store = api.running.control.store
         assert isinstance(store, AuditLayer)
         async with store._store.write() as writer:  # a thousand entries of the audit record would take their time

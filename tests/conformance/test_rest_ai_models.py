@@ -15,7 +15,17 @@ from tests.support.runner_presence import ScriptedPresence
 
 MODEL = {"name": "Llama", "model_identifier": "llama3.2:3b", "api_endpoint": "http://localhost:11434/v1"}
 DIRECT = {"name": "Far", "model_identifier": "big", "api_endpoint": "https://93.184.215.14/v1"}
-SHAPE = {"id", "name", "alias", "endpoint_type", "runner_id", "api_endpoint", "model_identifier", "available"}
+SHAPE = {
+    "id",
+    "name",
+    "alias",
+    "endpoint_type",
+    "runner_id",
+    "api_endpoint",
+    "model_identifier",
+    "context",
+    "available",
+}
 
 
 @pytest.fixture
@@ -51,6 +61,7 @@ def test_a_runners_model_is_registered_shown_and_deleted(api: RunningApi, runner
         "endpoint_type": "runner",
         "runner_id": runner,
         "available": False,
+        "context": "",
         "id": made.json["id"],
     }
     one = made.headers["location"]
