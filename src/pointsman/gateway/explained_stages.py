@@ -14,7 +14,7 @@ from pointsman.core.errors import RouterError
 from pointsman.core.explanation import ExplainedCandidate, ExplainedStage, StageDecision, StageFact
 from pointsman.core.model_errors import BudgetUncounted, PolicyUnsearchable
 from pointsman.core.model_table import Target
-from pointsman.core.policy import PolicyHit, Side
+from pointsman.core.policy import PolicyHit
 from pointsman.core.price import NO_PRICES, PriceTable
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.core.quota import LedgerUnavailable
@@ -130,8 +130,7 @@ class ExplainedStages:
         return _with(replace(met, error=error, budgets=names), budget_stage(applied, charges, used, prices.version))
 
     async def _request_policy(self, arriving: Arriving, met: Met, _: float) -> Met:
-        asked = arriving.caller, arriving.route, arriving.protocol, Side.REQUEST
-        in_force = self.policies.about(*asked)
+        in_force = self.policies.about(arriving.caller, arriving.route, arriving.protocol).requests
         if not in_force:
             return _with(met, nothing(REQUEST_POLICY))
         decide = self._on_body if arriving.is_given else _on_any_body
@@ -194,8 +193,7 @@ class ExplainedStages:
     def _response_policy(self, arriving: Arriving) -> ExplainedStage:
         if arriving.protocol == InferenceProtocol.EMBEDDINGS or is_counting(arriving.path):
             return response_stage(())
-        asked = arriving.caller, arriving.route, arriving.protocol, Side.RESPONSE
-        return response_stage(self.policies.about(*asked))
+        return response_stage(self.policies.about(arriving.caller, arriving.route, arriving.protocol).answers)
 
 
 def refused_at_the_door(account: str, authorized: ExplainedStage, *, is_recorded: bool) -> tuple[ExplainedStage, ...]:

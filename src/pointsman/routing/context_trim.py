@@ -25,6 +25,7 @@ from pointsman.wire.conversation import (
     result_member,
 )
 from pointsman.wire.json_model import Place, elements, members
+from pointsman.wire.plain_conversation import plain_messages
 
 BYTES_PER_TOKEN = 4
 """Of a body (`routing.tokens_used`)."""
@@ -76,7 +77,7 @@ class _Unit(NamedTuple):
 
 def optimise(body: bytes, protocol: str, options: ContextOptions) -> Optimised:
     """Take out what the options say. Whatever goes wrong, the body is sent on as it came."""
-    if protocol not in OPTIMISED:
+    if protocol not in OPTIMISED or _is_kept(body, protocol, options):
         return Optimised(body)
     try:
         conversation = read_conversation(body, protocol)
@@ -90,6 +91,14 @@ def optimise(body: bytes, protocol: str, options: ContextOptions) -> Optimised:
     except MalformedRequest:
         return Optimised(body, unchanged="not_json")
     return Optimised(changed, max(0, len(body) - len(changed)) // BYTES_PER_TOKEN, dropped=dropped)
+
+
+def _is_kept(body: bytes, protocol: str, options: ContextOptions) -> bool:
+    """Whether it is told at once that nothing goes: a short conversation of plain messages, each another."""
+    if options.most_tokens and len(body) > options.most_tokens * BYTES_PER_TOKEN:
+        return False
+    messages = plain_messages(body, protocol)
+    return messages is not None and len(set(messages)) == len(messages)
 
 
 def _edits(
