@@ -55,6 +55,7 @@ from pointsman.routing.explain_stages import (
 from pointsman.routing.policy import CompiledPolicy, evaluate
 from pointsman.routing.tokens_used import is_counting
 from pointsman.store.budget_turns import key_of
+from pointsman.wire.output_bound import read_output_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,8 @@ class ExplainedStages:
         prices, use = self.prices(account), Use(1)
         standing = Standing(applied)
         if standing.counts_tokens:
-            use = may_come_to(arriving.target, met.body, arriving.protocol, arriving.path, prices)
+            asked = arriving.protocol, arriving.path
+            use = may_come_to(arriving.target, len(met.body), read_output_bound(met.body), asked, prices)
         charges = standing.charges(use, now, lambda kind, zone: window_at(kind, zone_named(zone), now))
         hard = sorted((each for each in charges if each.limit is not None), key=key_of)
         error: RouterError | None = None

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pointsman.core.model_table import Target
 from pointsman.events.record import Record, StageNotes
+from pointsman.wire.named_once import Members, members_named_once
 from pointsman.wire.request import Request
 from pointsman.wire.response import ResponseHead
 
@@ -38,7 +39,7 @@ class BodyFilter(Protocol):
 class Passage:
     """One request on its way through the stages. Not a dataclass: one is made per request, on the hot path."""
 
-    __slots__ = ("body", "notes", "record", "request", "target", "wants_plain_answer")
+    __slots__ = ("_members", "_members_of", "body", "notes", "record", "request", "target", "wants_plain_answer")
 
     def __init__(self, request: Request, record: Record, target: Target) -> None:
         self.request = request
@@ -50,6 +51,15 @@ class Passage:
         self.notes = record.notes = StageNotes()
         self.wants_plain_answer = False
         """Whether the upstream is asked for an answer without a content coding."""
+        self._members_of = b""
+        self._members: Members | None = None
+
+    @property
+    def members(self) -> Members | None:
+        """What the body names, looked at once for all stages; None where that is not told at once."""
+        if self._members_of is not self.body:
+            self._members_of, self._members = self.body, members_named_once(self.body)
+        return self._members
 
 
 Before = Callable[[Passage], Awaitable[None]]

@@ -25,6 +25,7 @@ from pointsman.wire.conversation import (
     result_member,
 )
 from pointsman.wire.json_model import Place, elements, members
+from pointsman.wire.named_once import Members
 from pointsman.wire.plain_conversation import plain_messages
 
 BYTES_PER_TOKEN = 4
@@ -75,9 +76,12 @@ class _Unit(NamedTuple):
     is_head: bool
 
 
-def optimise(body: bytes, protocol: str, options: ContextOptions) -> Optimised:
-    """Take out what the options say. Whatever goes wrong, the body is sent on as it came."""
-    if protocol not in OPTIMISED or _is_kept(body, protocol, options):
+def optimise(body: bytes, protocol: str, options: ContextOptions, members: Members | None = None) -> Optimised:
+    """Take out what the options say. Whatever goes wrong, the body is sent on as it came.
+
+    `members`: the body's, where they are known.
+    """
+    if protocol not in OPTIMISED or (members is not None and _is_kept(len(body), members, protocol, options)):
         return Optimised(body)
     try:
         conversation = read_conversation(body, protocol)
@@ -93,11 +97,11 @@ def optimise(body: bytes, protocol: str, options: ContextOptions) -> Optimised:
     return Optimised(changed, max(0, len(body) - len(changed)) // BYTES_PER_TOKEN, dropped=dropped)
 
 
-def _is_kept(body: bytes, protocol: str, options: ContextOptions) -> bool:
+def _is_kept(length: int, members: Members, protocol: str, options: ContextOptions) -> bool:
     """Whether it is told at once that nothing goes: a short conversation of plain messages, each another."""
-    if options.most_tokens and len(body) > options.most_tokens * BYTES_PER_TOKEN:
+    if options.most_tokens and length > options.most_tokens * BYTES_PER_TOKEN:
         return False
-    messages = plain_messages(body, protocol)
+    messages = plain_messages(members, protocol)
     return messages is not None and len(set(messages)) == len(messages)
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pointsman.core.limits import DEFAULT_LIMITS
+from pointsman.wire.named_once import Members
 
 _MOST = 1 << 40
 """Tokens, and answers: what is beyond it is said by nobody who means it."""
@@ -73,8 +74,17 @@ def read_output_bound(body: bytes) -> OutputBound:
         names, values = _names.read(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return UNBOUND
+    return _bound(zip(names, values, strict=True))
+
+
+def output_bound_of(members: Members) -> OutputBound:
+    """The same of an object whose members are known."""
+    return _bound(members.items())
+
+
+def _bound(members: Iterable[tuple[str, msgspec.Raw]]) -> OutputBound:
     tokens, answers, prompts, is_stream = 0, 1, 1, False
-    for name, raw in zip(names, values, strict=True):
+    for name, raw in members:
         known = name.casefold()  # some upstreams (Go's) take members in any case
         if known not in _READ:
             continue
