@@ -9,11 +9,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from pointsman.core.errors import MalformedRequest
 from pointsman.core.model_table import Target
 from pointsman.events.record import Record, StageNotes
-from pointsman.wire.named_once import Members, members_named_once
+from pointsman.wire.json_strings import Document, read_document
 from pointsman.wire.request import Request
 from pointsman.wire.response import ResponseHead
+
+LARGEST_SHARED = 32 * 1024
+"""Bytes of a body that is read on the event loop, whole; of a larger one each stage reads what it needs, elsewhere."""
 
 
 class BodyFilter(Protocol):
@@ -39,7 +43,7 @@ class BodyFilter(Protocol):
 class Passage:
     """One request on its way through the stages. Not a dataclass: one is made per request, on the hot path."""
 
-    __slots__ = ("_members", "_members_of", "body", "notes", "record", "request", "target", "wants_plain_answer")
+    __slots__ = ("_document", "_read", "body", "notes", "record", "request", "target", "wants_plain_answer")
 
     def __init__(self, request: Request, record: Record, target: Target) -> None:
         self.request = request
@@ -51,15 +55,25 @@ class Passage:
         self.notes = record.notes = StageNotes()
         self.wants_plain_answer = False
         """Whether the upstream is asked for an answer without a content coding."""
-        self._members_of = b""
-        self._members: Members | None = None
+        self._read = b""
+        self._document: Document | None = None
 
     @property
-    def members(self) -> Members | None:
-        """What the body names, looked at once for all stages; None where that is not told at once."""
-        if self._members_of is not self.body:
-            self._members_of, self._members = self.body, members_named_once(self.body)
-        return self._members
+    def document(self) -> Document | None:
+        """The body, read once for all stages; None where it is large, or no JSON object that has one reading only."""
+        if self._read is not self.body:
+            self._read, self._document = self.body, _document(self.body)
+        return self._document
+
+
+def _document(body: bytes) -> Document | None:
+    if len(body) > LARGEST_SHARED:
+        return None
+    try:
+        document = read_document(body)
+    except MalformedRequest:
+        return None
+    return document if type(document.value) is dict else None
 
 
 Before = Callable[[Passage], Awaitable[None]]

@@ -228,10 +228,18 @@ class Hits:
             self.blocked_by = rule.id
 
 
-def evaluate(compiled: CompiledPolicy, body: bytes, *, generates: bool = True, content_type: bytes = b"") -> Decision:
+def evaluate(
+    compiled: CompiledPolicy,
+    body: bytes,
+    *,
+    generates: bool = True,
+    content_type: bytes = b"",
+    document: Document | None = None,
+) -> Decision:
     """What becomes of a request. `generates`: not of one that only counts tokens, which asks for no output.
 
-    `content_type` goes upstream with the body, and says there in what it is read. Raises Unsearchable.
+    `content_type` goes upstream with the body, and says there in what it is read; `document`: the body's, where it was
+    read. Raises Unsearchable.
     """
     hits = Hits(compiled)
     for rule in compiled.closing:
@@ -241,7 +249,7 @@ def evaluate(compiled: CompiledPolicy, body: bytes, *, generates: bool = True, c
     try:
         if not is_utf8(content_type):
             raise MalformedRequest("request body is said to be in another charset than UTF-8")
-        new_body = _evaluate(compiled, _document(body), body, hits, generates=generates)
+        new_body = _evaluate(compiled, document or _document(body), body, hits, generates=generates)
     except (MalformedRequest, TooManyStrings) as error:
         reason = error.detail if isinstance(error, MalformedRequest) else "request body holds too many strings"
         if compiled.refuses_unread:

@@ -7,112 +7,90 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pointsman.core.errors import MalformedRequest
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.wire.conversation import read_conversation
-from pointsman.wire.named_once import MOST_BYTES, MOST_MEMBERS, members_named_once
-from pointsman.wire.output_bound import output_bound_of, read_output_bound
-from pointsman.wire.plain_conversation import plain_messages
+from pointsman.wire.json_strings import read_document
+from pointsman.wire.plain_conversation import MOST_MEMBERS, is_plain
 
 DIALECTS = (P.CHAT_COMPLETIONS, P.MESSAGES, P.RESPONSES)
 KEYS = {P.CHAT_COMPLETIONS: "messages", P.MESSAGES: "messages", P.RESPONSES: "input"}
+USER = {"role": "user", "content": "a"}
 every_dialect = pytest.mark.parametrize("protocol", DIALECTS)
 
 
-def body_of(protocol: P, *contents: str, **more: Any) -> bytes:
-    messages = [{"role": "user", "content": content} for content in contents]
-    return json.dumps({"model": "m", KEYS[protocol]: messages, **more}, ensure_ascii=False).encode()
-
-
-def told(body: bytes, protocol: str) -> list[bytes] | None:
-    members = members_named_once(body)
-    return None if members is None else plain_messages(members, protocol)
+def asking(protocol: P, messages: Any, **more: Any) -> dict[str, Any]:
+    return {"model": "m", KEYS[protocol]: messages, **more}
 
 
 @every_dialect
-def test_plain_messages_are_told_as_they_are_written(protocol: P) -> None:
-    body = body_of(protocol, 'a: "b"', "é", max_tokens=5, stream=True)
-    assert told(body, protocol) == [body[slice(*each.place)] for each in read_conversation(body, protocol)[0]]
-
-
-@every_dialect
-@pytest.mark.parametrize("length", [MOST_BYTES, MOST_BYTES + 1])
-def test_a_body_beyond_the_bound_is_not_looked_at(protocol: P, length: int) -> None:
-    body = body_of(protocol, "x" * (length - len(body_of(protocol, ""))))
-    assert (told(body, protocol) is not None) is (length <= MOST_BYTES)
+def test_plain_messages_each_another_are_told(protocol: P) -> None:
+    messages = [{"role": "system", "content": "a"}, USER, {"role": "assistant", "content": "a"}]
+    assert is_plain(asking(protocol, messages, max_tokens=5), protocol)
+    assert is_plain(asking(protocol, []), protocol)
 
 
 @every_dialect
 @pytest.mark.parametrize("count", [MOST_MEMBERS, MOST_MEMBERS + 1])
-def test_a_body_of_more_members_is_not_looked_at(protocol: P, count: int) -> None:
-    body = body_of(protocol, "x", **{f"k{number}": 1 for number in range(count - 2)})
-    assert (told(body, protocol) is not None) is (count <= MOST_MEMBERS)
+def test_a_request_of_more_members_is_left_to_the_reader(protocol: P, count: int) -> None:
+    request = asking(protocol, [USER], **{f"k{number}": 1 for number in range(count - 2)})
+    assert is_plain(request, protocol) is (count <= MOST_MEMBERS)
 
 
 @every_dialect
 @pytest.mark.parametrize(
-    "text",
+    "messages",
     [
-        b'{"%k":[{"role":"user","content":"a"}],"%k":[{"role":"user","content":"a"}]}',
-        b'{"%k":[{"role":"user","content":"a"}],"x":1,"\\u0078":2}',
-        b'{"%k":[{"role":"user","content":"a","role":"tool"}]}',
-        b'{"%k":[{"role":"user","content":"a"}],"tools":[]}',
-        b'{"%k":[{"role":"user","content":[]}]}',
-        b'{"%k":[{"role":"user","content":"\xff"}]}',
-        b'{"%k":[{"role":"user"}]} x',
-        b'{"a:b":1}',
-        b"[]",
-        b"",
+        [USER, USER],
+        [{"role": "tool", "content": "a"}],
+        [{"role": "user", "content": []}],
+        [{"role": "user", "content": None}],
+        [{"role": ["user"], "content": "a"}],
+        [{"role": "user"}],
+        [{"role": "user", "content": "a", "tool_calls": []}],
+        ["a"],
+        "a",
+        None,
     ],
 )
-def test_whatever_is_not_plain_or_may_be_read_in_two_ways_is_left_to_the_reader(protocol: P, text: bytes) -> None:
-    assert told(text.replace(b"%k", KEYS[protocol].encode()), protocol) is None
+def test_whatever_is_not_plain_is_left_to_the_reader(protocol: P, messages: Any) -> None:
+    assert not is_plain(asking(protocol, messages), protocol)
+
+
+@every_dialect
+@pytest.mark.parametrize("member", ["tools", "tool_choice", "previous_response_id", "conversation", "prompt"])
+def test_a_request_with_tools_or_a_history_elsewhere_is_left_to_the_reader(protocol: P, member: str) -> None:
+    assert not is_plain(asking(protocol, [USER], **{member: None}), protocol)
 
 
 @pytest.mark.parametrize("protocol", [P.COMPLETIONS, P.EMBEDDINGS, ""])
 def test_other_dialects_have_none(protocol: str) -> None:
-    assert told(b'{"messages":[]}', protocol) is None
+    assert not is_plain({"messages": [], "input": [], "": []}, protocol)
 
 
-_VALUES = st.sampled_from(['"a"', '"user"', '"tool"', "1", "null", "[]", "{}", '"a:b"', '[{"type":"text"}]', '"\\""'])
-_NAMES = st.sampled_from(["role", "content", "type", "tool_calls", "r\\u006fle", "name"])
-_MESSAGES = st.lists(st.tuples(_NAMES, _VALUES), max_size=3).map(
-    lambda members: "{" + ",".join(f'"{name}" : {value}' for name, value in members) + "}"
+_VALUES: st.SearchStrategy[Any] = st.sampled_from(["a", "user", "tool", 1, None, [], {}, [{"type": "text"}], '"'])
+_NAMES = st.sampled_from(["role", "content", "type", "tool_calls", "name"])
+_PLAIN = st.builds(
+    lambda role, content: {"role": role, "content": content}, st.sampled_from(["user", "system"]), st.text()
 )
-_PLAIN = st.sampled_from(['{"role":"user","content":"a"}', '{"role" : "assistant", "content":"b:"}'])
-_LISTS = st.lists(st.one_of(_PLAIN, _PLAIN, _MESSAGES), max_size=3).map(lambda each: f"[{' , '.join(each)}]")
-_KEYS = st.sampled_from(
-    [
-        "max_tokens",
-        "MAX_tokens",
-        "n",
-        "messages",
-        "input",
-        "model",
-        "mod\\u0065l",
-        "tools",
-        "prompt",
-        "a:b",
-        "previous_response_id",
-    ]
-)
-_BODIES = st.lists(st.tuples(_KEYS, st.one_of(_LISTS, _VALUES)), max_size=4).map(
-    lambda members: ("{" + ", ".join(f'"{name}": {value}' for name, value in members) + "}").encode()
-)
+_MESSAGES = st.lists(st.one_of(_PLAIN, _PLAIN, st.dictionaries(_NAMES, _VALUES, max_size=3)), max_size=3)
+_MEMBERS = st.sampled_from(["messages", "input", "model", "tools", "prompt", "a:b", "previous_response_id"])
+_REQUESTS = st.dictionaries(_MEMBERS, st.one_of(_MESSAGES, _VALUES), max_size=4)
 
 
-@given(st.sampled_from(DIALECTS), _BODIES)
-def test_whatever_is_told_at_once_is_what_the_reader_finds(protocol: P, body: bytes) -> None:
-    messages = told(body, protocol)
-    if messages is None:
+@given(st.sampled_from(DIALECTS), _REQUESTS, st.booleans())
+def test_whatever_is_told_at_once_is_what_the_reader_finds(
+    protocol: P, request: dict[str, Any], is_ascii: bool
+) -> None:
+    body = json.dumps(request, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
+    try:
+        document = read_document(body)
+    except MalformedRequest:
+        return
+    if not is_plain(document.value, protocol):
         return
     read = read_conversation(body, protocol)
-    assert [body[slice(*each.place)] for each in read.entries] == messages
+    written = [body[slice(*each.place)] for each in read.entries]
     assert all(each.is_plain for each in read.entries)
+    assert len(set(written)) == len(written) == len(request[KEYS[protocol]])
     assert not read.tools
-
-
-@given(_BODIES)
-def test_the_output_that_known_members_ask_for_is_what_the_whole_body_asks_for(body: bytes) -> None:
-    members = members_named_once(body)
-    if members is not None:
-        assert output_bound_of(members) == read_output_bound(body)

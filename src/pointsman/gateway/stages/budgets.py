@@ -87,8 +87,8 @@ class BudgetStages:
             if len(passage.body) > _LARGE_BODY:
                 await asyncio.sleep(0)  # its model was read in this turn: reading it again is the next one's work
             prices = self._prices_of(record.caller.account)
-            members, asked = passage.members, (record.protocol, record.path)
-            bound = read_output_bound(passage.body) if members is None else output_bound_of(members)
+            document, asked = passage.document, (record.protocol, record.path)
+            bound = read_output_bound(passage.body) if document is None else output_bound_of(document.value)
             use = may_come_to(passage.target, len(passage.body), bound, asked, prices)
         charges = standing.charges(use, now, lambda kind, zone: self._calendar.at(kind, zone, now))
         try:

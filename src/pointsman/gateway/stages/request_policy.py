@@ -12,7 +12,7 @@ from pointsman.core.model_errors import PolicyBlocked, PolicyUnsearchable
 from pointsman.events.operations_record import Operation
 from pointsman.gateway.stages.policies_in_force import PoliciesInForce
 from pointsman.gateway.stages.policy_searches import PolicySearches
-from pointsman.proxy.stages import Passage
+from pointsman.proxy.stages import LARGEST_SHARED, Passage
 from pointsman.routing.policy import (
     PASSED,
     CompiledPolicy,
@@ -21,9 +21,8 @@ from pointsman.routing.policy import (
     evaluate,
 )
 from pointsman.routing.tokens_used import is_counting
+from pointsman.wire.json_strings import Document
 
-_LARGE_BODY = 32 * 1024
-"""Larger ones are searched in a thread: 200 KiB take 2 ms, and many times that with hard patterns."""
 _MOST_ON_THE_LOOP = 1_000_000
 """Bytes times open steps of the patterns: a hostile text holds the loop for 25 ms at the worst, any other for less than
 one."""
@@ -54,7 +53,9 @@ class RequestPolicy:
         generates = not is_counting(record.path)
         content_type = passage.request.head.values.get(b"content-type", b"")
         for compiled in in_force:
-            decision = await self.decide(compiled, passage.body, generates=generates, content_type=content_type)
+            decision = await self.decide(
+                compiled, passage.body, passage.document, generates=generates, content_type=content_type
+            )
             _note(passage, compiled, decision)
             if decision.blocked_by:
                 raise blocked(decision)
@@ -62,12 +63,18 @@ class RequestPolicy:
                 passage.body = decision.body
 
     async def decide(
-        self, compiled: CompiledPolicy, body: bytes, *, generates: bool, content_type: bytes = b""
+        self,
+        compiled: CompiledPolicy,
+        body: bytes,
+        document: Document | None = None,
+        *,
+        generates: bool,
+        content_type: bytes = b"",
     ) -> Decision:
         """What one policy says of a body. Raises PolicyUnsearchable."""
         try:
-            if len(body) <= _LARGE_BODY and len(body) * compiled.steps <= _MOST_ON_THE_LOOP:
-                return evaluate(compiled, body, generates=generates, content_type=content_type)
+            if len(body) <= LARGEST_SHARED and len(body) * compiled.steps <= _MOST_ON_THE_LOOP:
+                return evaluate(compiled, body, generates=generates, content_type=content_type, document=document)
             search = partial(evaluate, compiled, body, generates=generates, content_type=content_type)
             return await self._searched(compiled, search)
         except Unsearchable as error:
