@@ -50,12 +50,10 @@ class RequestPolicy:
             passage.wants_plain_answer = any(compiled.refuses_unread for compiled in about_answers)
         if not in_force:
             return
-        generates = not is_counting(record.path)
+        body, document, generates = passage.body, passage.document, not is_counting(record.path)
         content_type = passage.request.head.values.get(b"content-type", b"")
         for compiled in in_force:
-            decision = await self.decide(
-                compiled, passage.body, passage.document, generates=generates, content_type=content_type
-            )
+            decision = await self.decide(compiled, body, document, generates=generates, content_type=content_type)
             _note(passage, compiled, decision)
             if decision.blocked_by:
                 raise blocked(decision)
