@@ -18,6 +18,10 @@ from bench.stage_world import BLOCKED, SERVED, UNCOUNTED, StageWorld
 _BROKEN_SECONDS = 4.0
 _KILLS = 8
 _HEAD = "audit.head"
+_WRITTEN = ("usage", "receipts", "audit")
+_NEWS = tuple(f"pointsman: {what}: " for what in _WRITTEN)
+_PATIENCE_SECONDS = 5.0
+"""For which a write waits for another's transaction (`store.settings.StoreSettings.busy_seconds`)."""
 _TOLD = tuple(f"pointsman: {what}" for what in ("usage: ", "receipts: ", "audit: ", "budgets are ", "budgets cannot "))
 
 
@@ -67,7 +71,10 @@ def _locked(names: Sequence[str], seconds: float, world: ChainWorld, options: Op
         seen.mended = time.monotonic()
         at.recovered(seen.mended)
         seen.wrong += at.complaints()
-    heard(at, seen, *(("usage", "receipts", "audit") if "pointsman.db" in names else ("budgets",)))
+    is_away = "pointsman.db" in names and seconds > _PATIENCE_SECONDS
+    heard(at, seen, *(_WRITTEN if is_away else ()), *(("budgets",) if "quota.db" in names else ()))
+    if not is_away:  # a write that waits, and is made, is no news
+        seen.wrong += [f"told of nothing: {each}" for each in seen.operators if each.startswith(_NEWS)]
     return seen
 
 

@@ -23,8 +23,9 @@ REWRITES = 100
 _HALTED_SECONDS = 0.5
 """A gateway looks every quarter of a second."""
 _MOST_GROWN_KIB = 24 * 1024
-_MOST_HELD_KIB = 64 * 1024
-"""Of all slow readers together."""
+_MOST_HELD_KIB = STREAMS * 2 * 1024
+"""Of all slow readers together: of each what the filter holds, and three times what is searched at once, which is 384
+KiB: under search, waiting for that, and not taken by the client."""
 _REQUESTS = 10_000
 _HOUR = 3600.0
 _WARM = 2_000
