@@ -28,6 +28,17 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApi]:
 
 
 @pytest.mark.parametrize(
+    ("number", "status"),
+    [("60.0", 201), ("6e1", 201), ("60.5", 400), ('"60"', 400), ("true", 400), ("1e999", 400), ("0.0", 400)],
+)
+def test_a_number_in_a_body_is_whole_as_the_document_has_it(api: RunningApi, number: str, status: int) -> None:
+    body = f'{{"name":"box","lifetime_seconds":{number}}}'.encode()
+    answer = api.post("/sandbox-tokens", body)
+    assert answer.status == status, answer.body
+    assert status == 201 or "lifetime_seconds" in answer.error
+
+
+@pytest.mark.parametrize(
     ("query", "status"),
     [
         ("limit=1", 200),
@@ -194,7 +205,7 @@ def test_what_a_provider_cannot_be_is_refused_and_the_field_named(api: RunningAp
     ("changes", "field"),
     [
         ({"timeout_seconds": "60"}, "timeout_seconds"),
-        ({"timeout_seconds": 60.0}, "timeout_seconds"),
+        ({"timeout_seconds": 60.5}, "timeout_seconds"),
         ({"timeout_seconds": True}, "timeout_seconds"),
         ({"timeout_seconds": 10**30}, "timeout_seconds"),
         ({"verify": "false"}, "verify"),

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pointsman.core.policy import Effect, PolicyVersion, Rule, RuleScope, Side
 from pointsman.gateway.control import ControlPlane
 from pointsman.gateway.rest.endpoints import BASE, AccountName
+from pointsman.gateway.rest.requests import WHOLE
 from pointsman.routing import policy_rules
 from pointsman.routing.text_patterns import LONGEST_PATTERN
 
@@ -34,7 +35,9 @@ class PolicyRule(BaseModel):
     denied_tools: Names = Field(default_factory=list, description="`*` stands for any characters.")
     allowed_tools: Names = Field(default_factory=list, description="All others match.")
     denied_fields: Names = Field(default_factory=list, description="Top-level members of the request.")
-    most_tokens: int = Field(default=0, ge=0, le=policy_rules.MOST_TOKENS, description="Of output; 0: not asked.")
+    most_tokens: Annotated[int, WHOLE] = Field(
+        default=0, ge=0, le=policy_rules.MOST_TOKENS, description="Of output; 0: not asked."
+    )
     pattern: str = Field(default="", max_length=LONGEST_PATTERN, description="Of RE2.")
     denies_route: bool = Field(default=False, description="It matches every request that it is about.")
 

@@ -1,4 +1,4 @@
-"""What a request may hold. Strict: nothing is converted, nothing unknown is passed over."""
+"""What a request may hold. Strict: nothing is converted but 60.0 to 60, nothing unknown is passed over."""
 
 from typing import Annotated, Any, Literal
 
@@ -47,6 +47,13 @@ def written_exactly(kind: type[int] | type[bool]) -> BeforeValidator:
     return BeforeValidator(read)
 
 
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)
+"""Of a number in a body: to JSON Schema, and to the document, 60.0 is a whole number."""
+
 # The function stands last: behind one, a pattern would not get into the document.
 Name = Annotated[
     str,
@@ -63,7 +70,9 @@ Value = Annotated[str, Field(max_length=records.LONGEST_VALUE)]
 Credentials = Annotated[dict[Key, Value], Field(max_length=records.MOST_CREDENTIALS)]
 Config = Annotated[dict[Key, Value], Field(max_length=records.MOST_CONFIG_ENTRIES)]
 Model = Annotated[str, Field(min_length=1, max_length=LONGEST_MODEL, description="As the provider spells it.")]
-Timeout = Annotated[int, Field(ge=0, le=LONGEST_TIMEOUT_SECONDS, description="Seconds; 0 is the default of 60.")]
+Timeout = Annotated[
+    int, Field(ge=0, le=LONGEST_TIMEOUT_SECONDS, description="Seconds; 0 is the default of 60."), WHOLE
+]
 RequestTimeout = Annotated[
     int,
     Field(
@@ -71,7 +80,9 @@ RequestTimeout = Annotated[
         le=LONGEST_TIMEOUT_SECONDS,
         description=f"Of a chain: seconds for all attempts; 0 is the default of {DEFAULT_REQUEST_TIMEOUT_SECONDS}.",
     ),
+    WHOLE,
 ]
+Lifetime = Annotated[int, Field(ge=1, le=LONGEST_LIFETIME_SECONDS), WHOLE]
 Strategy = Annotated[
     Literal["in_order", "weighted", "least_used"], Field(description="Of a chain; in_order when it is left out.")
 ]
@@ -224,7 +235,7 @@ class NewSandboxToken(_Request):
     route: Annotated[str, AfterValidator(_no_credential)] = Field(
         default="", max_length=records.LONGEST_NAME, description="Where inference.local leads; empty: the shared route."
     )
-    lifetime_seconds: Annotated[int, Field(ge=1, le=LONGEST_LIFETIME_SECONDS)] | None = None
+    lifetime_seconds: Lifetime | None = None
 
 
 class NewKey(_Request):
@@ -241,7 +252,7 @@ class NewKey(_Request):
     routes: list[Name] = Field(
         default_factory=list, max_length=MOST_ROUTES, description="The only ones it may use; none: all of the account."
     )
-    lifetime_seconds: Annotated[int, Field(ge=1, le=LONGEST_LIFETIME_SECONDS)] | None = None
+    lifetime_seconds: Lifetime | None = None
     networks: list[Annotated[str, AfterValidator(_no_credential)]] = Field(
         default_factory=list,
         max_length=MOST_NETWORKS,
