@@ -32,7 +32,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApi]:
     [("60.0", 201), ("6e1", 201), ("60.5", 400), ('"60"', 400), ("true", 400), ("1e999", 400), ("0.0", 400)],
 )
 def test_a_number_in_a_body_is_whole_as_the_document_has_it(api: RunningApi, number: str, status: int) -> None:
-    body = f'{{"name":"box","lifetime_seconds":{number}}}'.encode()
+    body = f'{{"name":"box-{len(number)}-{status}","lifetime_seconds":{number}}}'.encode()
     answer = api.post("/sandbox-tokens", body)
     assert answer.status == status, answer.body
     assert status == 201 or "lifetime_seconds" in answer.error

@@ -98,7 +98,7 @@ class PolicyRollback(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
-    version: Annotated[int, Field(ge=1, le=_MOST_VERSION)] | None = Field(
+    version: Annotated[int, Field(ge=1, le=_MOST_VERSION), WHOLE] | None = Field(
         default=None, description="One that was enforced; left out: the one before."
     )
 

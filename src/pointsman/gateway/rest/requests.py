@@ -70,9 +70,7 @@ Value = Annotated[str, Field(max_length=records.LONGEST_VALUE)]
 Credentials = Annotated[dict[Key, Value], Field(max_length=records.MOST_CREDENTIALS)]
 Config = Annotated[dict[Key, Value], Field(max_length=records.MOST_CONFIG_ENTRIES)]
 Model = Annotated[str, Field(min_length=1, max_length=LONGEST_MODEL, description="As the provider spells it.")]
-Timeout = Annotated[
-    int, Field(ge=0, le=LONGEST_TIMEOUT_SECONDS, description="Seconds; 0 is the default of 60."), WHOLE
-]
+Timeout = Annotated[int, Field(ge=0, le=LONGEST_TIMEOUT_SECONDS, description="Seconds; 0 is the default of 60."), WHOLE]
 RequestTimeout = Annotated[
     int,
     Field(
