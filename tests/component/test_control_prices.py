@@ -11,9 +11,9 @@ from click.testing import Result
 
 from pointsman.core.control_errors import InvalidRequest, NotFound, NotPossibleNow
 from pointsman.core.money import NANO
-from pointsman.core.price import Price
+from pointsman.core.price import Price, PriceChange
 from pointsman.core.usage_row import REPORTED, UsageRow
-from pointsman.gateway.prices import MOST_PRICES, PriceDraft
+from pointsman.gateway.prices import MOST_CHANGES, MOST_PRICES, PriceDraft
 from tests.support.client_commands import run_client
 from tests.support.control_plane import ADMIN_TOKEN, RunningControlPlane, control_plane
 from tests.support.rest import RunningApi, rest_api
@@ -97,12 +97,28 @@ def test_what_cannot_be_a_price_is_refused_with_the_next_step(
     assert running.call(running.control.prices.table("default")).version == 0
 
 
+async def _priced(running: RunningControlPlane, count: int) -> None:
+    async with running.store.write() as writer:
+        for version in range(1, count + 1):
+            price = Price("mocked", f"m{version}", 1, 1)
+            await writer.insert_price_change(PriceChange("default", version, 1.0, price))
+
+
 def test_an_account_has_a_thousand_prices_and_no_more(running: RunningControlPlane) -> None:
-    for number in range(MOST_PRICES):
-        set_price(running, f"m{number}")
+    running.call(_priced(running, MOST_PRICES - 1))
+    set_price(running, "the last one")
     with pytest.raises(NotPossibleNow, match="1000 prices"):
         set_price(running, "another")
     set_price(running, "m1", input="9")
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_page_of_the_history_has_a_thousand_changes_at_most(
+    running: RunningControlPlane, tmp_path: Path, more: int
+) -> None:
+    running.call(_priced(running, MOST_CHANGES + more))
+    told = json.loads(done(running, tmp_path, "price", "history", "-o", "json"))
+    assert len(told) == min(MOST_CHANGES, MOST_CHANGES + more)
 
 
 def test_commands_set_list_and_delete_prices(running: RunningControlPlane, tmp_path: Path) -> None:

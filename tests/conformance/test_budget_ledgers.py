@@ -7,7 +7,7 @@ import pytest
 
 from pointsman.core.budget import MOST, BudgetRefusal, Charge, Hold
 from pointsman.store import budget_statements as statements
-from pointsman.store.budget_ledger import KEPT_HOURS_SECONDS, KEPT_SECONDS, Counted
+from pointsman.store.budget_ledger import KEPT_HOURS_SECONDS, KEPT_SECONDS, MOST_UNWRITTEN, Counted
 from tests.conformance.budgets import ACCOUNT, DAY_END, any_budgets, charge, opened_budgets, taken, used
 from tests.conformance.ledgers import NOON, Counting
 
@@ -265,3 +265,18 @@ async def test_a_counter_that_is_full_stays_where_it_is(stored: Counting) -> Non
         assert await taken(ledger, charge(1, limit=MOST)) is None
         assert await taken(ledger, charge(10**30, limit=MOST, window="new")) is None
         assert await taken(ledger, charge(MOST, limit=MOST, window="new"))
+
+
+@pytest.mark.parametrize("more", [-1, 0])
+async def test_of_more_counters_than_may_wait_what_is_given_back_stays_counted_and_what_was_used_is_never_forgotten(
+    sqlite_counting: Counting, more: int
+) -> None:
+    async with opened_budgets(sqlite_counting) as ledger:
+        given_back = await taken(ledger, charge(2, budget="back"))
+        assert given_back is not None
+        waiting = [charge(1, None, budget=f"soft-{number}") for number in range(MOST_UNWRITTEN + more)]
+        ledger.settle(Hold(ACCOUNT, waiting), [1] * len(waiting))
+        ledger.settle(given_back, [1])
+        ledger.settle(Hold(ACCOUNT, [charge(3, None, budget="used")]), [3])
+        assert await used(ledger, "back") == {TODAY: 2 if more == 0 else 1}
+        assert await used(ledger, "used") == {TODAY: 3}

@@ -26,7 +26,7 @@ from pointsman.rpc.gen import control_pb2_grpc, inference_pb2_grpc, openshell_pb
 from pointsman.store.budget_ledger import SqlBudgetLedger
 from pointsman.store.quota_sqlite import open_sqlite_ledger
 from pointsman.store.settings import StoreSettings, file_url
-from pointsman.store.sql import open_store
+from pointsman.store.sql import SqlStore, open_store
 from tests.support import evidence
 from tests.support.canary import KEY
 
@@ -75,6 +75,11 @@ class RunningControlPlane:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         self._loop.close()
+
+    @property
+    def store(self) -> SqlStore:
+        """For what would take an operation a thousand times."""
+        return self._store
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run something on its loop and wait for it."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.routing.answer_search import Found, TextSearch, certain
+from pointsman.routing.answer_search import MOST_WINDOW, Found, TextSearch, certain
 from pointsman.routing.pattern_length import longest_match
 from pointsman.routing.text_patterns import PatternSet
 
@@ -60,3 +60,10 @@ def test_a_match_that_may_be_too_long_is_looked_for_at_the_end(longest: int, hol
     search.add("ab" * 2_000)
     assert (search.base == 0) is holds
     assert len(search.settle(is_end=True)) == (2_000 if holds else 512)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_pattern_that_may_match_more_than_the_window_is_searched_at_the_end_of_the_text(more: int) -> None:
+    search = TextSearch(PatternSet(["x"]), {0}, MOST_WINDOW + more)
+    assert bool(search.add("x" + "a" * 4 * MOST_WINDOW)) is not bool(more)
+    assert bool(search.settle(is_end=True)) is bool(more)
