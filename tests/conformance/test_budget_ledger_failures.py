@@ -71,7 +71,7 @@ class Stalling:
     async def run(self, *asked: Any) -> Rows:
         seconds, self.seconds = self.seconds, 0.0
         rows = await self._database.run(*asked)
-        time.sleep(seconds)  # noqa: ASYNC251  # as a write does whose disk is busy
+        time.sleep(seconds)  # as a write does whose disk is busy
         return rows
 
 

@@ -66,6 +66,10 @@ class AuditLayer:
         """The store's."""
         await self._store.append_receipts(drafts, again=again)
 
+    def when_committed(self, tell: Callable[[], None]) -> None:
+        """The store's."""
+        self._store.when_committed(tell)
+
     async def append_usage(self, rows: Sequence[UsageRow], *, again: bool = False) -> None:
         """The store's."""
         await self._store.append_usage(rows, again=again)

@@ -5,7 +5,7 @@ is read again: config and the gateway's composition.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from pointsman.config.gateway_records import FileRecords
@@ -80,6 +80,10 @@ class FileLayer:
         """A transaction of the store's."""
         async with self._store.write() as writer:
             yield _LayeredWriter(writer, self._file, self._replaced)
+
+    def when_committed(self, tell: Callable[[], None]) -> None:
+        """The store's."""
+        self._store.when_committed(tell)
 
     async def append_usage(self, rows: Sequence[UsageRow], *, again: bool = False) -> None:
         """The store's."""
