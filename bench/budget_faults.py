@@ -233,26 +233,25 @@ async def run_end(world: BudgetWorld, route: str, how: signal.Signals, each: int
     """The first gateway ends in the middle of a crowd, and starts again; some were answered long before."""
     victim, requests = world.gateways[0], _crowd(route, each)
     line = Line(f"a gateway is ended by {how.name} under load", len(requests))
-    answered: dict[int, float] = {}
+    answered: set[int] = set()
     many = asyncio.Event()
 
     async def one(request: Request) -> None:
         if await world.ask(request, 0) == 200:
-            answered[request.number] = time.monotonic()
+            answered.add(request.number)
         if len(answered) > len(requests) // 2:
             many.set()
 
     calm = [request for request in requests[: len(requests) // 3] if request.first == ("answer",)]
     await asyncio.gather(*map(one, calm))
-    await asyncio.sleep(_WRITTEN_SECONDS)
+    await _written(world, route, len(calm))
+    early = set(answered)
     asking = [asyncio.get_running_loop().create_task(one(each)) for each in requests if each not in calm]
     await many.wait()
-    killed_at = time.monotonic()
     await asyncio.to_thread(victim.end, how)
     await asyncio.gather(*asking)
     said = len(victim.lines)
     await asyncio.to_thread(victim.start)
-    early = {number for number, at in answered.items() if at < killed_at - _WRITTEN_SECONDS}
     over = sum((_worst(len(each.body())) for each in requests if each.number not in early), Counts())
 
     def complaints() -> list[str]:
@@ -266,6 +265,16 @@ async def run_end(world: BudgetWorld, route: str, how: signal.Signals, each: int
     line.notes += "; ".join(each.strip() for each in victim.lines[said:] if "usage:" in each)
     await _settled(world, line, route, complaints)
     return line
+
+
+async def _written(world: BudgetWorld, route: str, number: int) -> None:
+    """Until so many requests have rows, which takes a second, or as long as a busy disk has other things to do."""
+    until = time.monotonic() + _SETTLING_SECONDS
+    while time.monotonic() < until:
+        await asyncio.sleep(0.1)
+        if (await world.rows()).get(route, Rows()).counts.requests >= number:
+            break
+    await asyncio.sleep(_WRITTEN_SECONDS)  # for what they came to
 
 
 def _worst(length: int) -> Counts:

@@ -11,7 +11,7 @@ from pointsman.core.candidate import Candidate
 from pointsman.core.endpoint import Endpoint
 from pointsman.core.protocols import InferenceProtocol as P
 from pointsman.events.record import Record
-from pointsman.gateway.stages.policies_in_force import PoliciesInForce
+from pointsman.gateway.stages.policies_in_force import About, PoliciesInForce
 from pointsman.gateway.stages.request_policy import _MOST_ON_THE_LOOP, RequestPolicy
 from pointsman.proxy.stages import Passage
 from pointsman.routing.policy import CompiledPolicy
@@ -27,8 +27,8 @@ class _Always:
     def __init__(self, policy: CompiledPolicy) -> None:
         self._policy = policy
 
-    def about(self, *_: Any) -> list[CompiledPolicy]:
-        return [self._policy]
+    def about(self, *_: Any) -> About:
+        return About([self._policy])
 
 
 async def _share_of_the_loop(policy: CompiledPolicy, body: bytes) -> float:

@@ -7,7 +7,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -22,6 +21,7 @@ import trustme
 from pointsman.store.settings import StoreSettings, file_url
 from pointsman.store.sql import SqlStore, open_store
 from tests.support import evidence
+from tests.support.ports import free_ports
 
 _ROLE = "pointsman"
 _READY = "database system is ready to accept connections"
@@ -37,19 +37,12 @@ def _programs() -> Path:
     return found[-1].parent if found else Path(str(on_path)).resolve().parent
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class PostgresServer:
     """A server with its data in a directory of its own. It refuses to run as root, so root runs it as `postgres`."""
 
     def __init__(self) -> None:
         self.password = secrets.token_hex(12)
-        self.port = _free_port()
+        self.port = free_ports(1)[0]
         self.log: list[str] = []
         self._programs = _programs()
         # Not below pytest's directory, nor the checkout: another user could not enter those.

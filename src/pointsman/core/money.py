@@ -39,6 +39,11 @@ def cost_of(*tokens_and_prices: tuple[int, int]) -> int:
     pico = 0
     for tokens, price in tokens_and_prices:
         pico += tokens * price
+    return rounded_up(pico)
+
+
+def rounded_up(pico: int) -> int:
+    """Trillionths of the unit as an amount."""
     return -(-pico // _PICO_OF_NANO)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pointsman.core.money import cost_of
+from pointsman.core.money import cost_of, rounded_up
 
 ANY_MODEL = "*"
 """In place of a model: all of a provider that have no price of their own."""
@@ -52,11 +52,11 @@ class PriceTable:
 
     def cost(self, provider: str, model: str, tokens: Tokens) -> int | None:
         """What one request cost, as an amount; None when there is no price."""
-        price = self.find(provider, model)
+        price = self.prices.get((provider, model)) or self.prices.get((provider, ANY_MODEL))
         if price is None:
             return None
         if not tokens.cached_input:
-            return cost_of((tokens.input, price.input), (tokens.output, price.output)) + price.request
+            return rounded_up(tokens.input * price.input + tokens.output * price.output) + price.request
         cached = min(tokens.cached_input, tokens.input)
         cached_price = price.input if price.cached_input is None else price.cached_input
         used = cost_of((tokens.input - cached, price.input), (cached, cached_price), (tokens.output, price.output))

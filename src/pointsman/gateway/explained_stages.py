@@ -14,7 +14,7 @@ from pointsman.core.errors import RouterError
 from pointsman.core.explanation import ExplainedCandidate, ExplainedStage, StageDecision, StageFact
 from pointsman.core.model_errors import BudgetUncounted, PolicyUnsearchable
 from pointsman.core.model_table import Target
-from pointsman.core.policy import PolicyHit, Side
+from pointsman.core.policy import PolicyHit
 from pointsman.core.price import NO_PRICES, PriceTable
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.core.quota import LedgerUnavailable
@@ -55,6 +55,7 @@ from pointsman.routing.explain_stages import (
 from pointsman.routing.policy import CompiledPolicy, evaluate
 from pointsman.routing.tokens_used import is_counting
 from pointsman.store.budget_turns import key_of
+from pointsman.wire.output_bound import read_output_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,8 @@ class ExplainedStages:
         prices, use = self.prices(account), Use(1)
         standing = Standing(applied)
         if standing.counts_tokens:
-            use = may_come_to(arriving.target, met.body, arriving.protocol, arriving.path, prices)
+            asked = arriving.protocol, arriving.path
+            use = may_come_to(arriving.target, len(met.body), read_output_bound(met.body), asked, prices)
         charges = standing.charges(use, now, lambda kind, zone: window_at(kind, zone_named(zone), now))
         hard = sorted((each for each in charges if each.limit is not None), key=key_of)
         error: RouterError | None = None
@@ -130,8 +132,7 @@ class ExplainedStages:
         return _with(replace(met, error=error, budgets=names), budget_stage(applied, charges, used, prices.version))
 
     async def _request_policy(self, arriving: Arriving, met: Met, _: float) -> Met:
-        asked = arriving.caller, arriving.route, arriving.protocol, Side.REQUEST
-        in_force = self.policies.about(*asked)
+        in_force = self.policies.about(arriving.caller, arriving.route, arriving.protocol).requests
         if not in_force:
             return _with(met, nothing(REQUEST_POLICY))
         decide = self._on_body if arriving.is_given else _on_any_body
@@ -194,8 +195,7 @@ class ExplainedStages:
     def _response_policy(self, arriving: Arriving) -> ExplainedStage:
         if arriving.protocol == InferenceProtocol.EMBEDDINGS or is_counting(arriving.path):
             return response_stage(())
-        asked = arriving.caller, arriving.route, arriving.protocol, Side.RESPONSE
-        return response_stage(self.policies.about(*asked))
+        return response_stage(self.policies.about(arriving.caller, arriving.route, arriving.protocol).answers)
 
 
 def refused_at_the_door(account: str, authorized: ExplainedStage, *, is_recorded: bool) -> tuple[ExplainedStage, ...]:

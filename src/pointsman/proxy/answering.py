@@ -14,6 +14,7 @@ from pointsman.core.limits import Limits
 from pointsman.core.model_errors import PolicyBlocked
 from pointsman.events.record import Record
 from pointsman.proxy.answer_searches import AnswerSearches
+from pointsman.proxy.brakes import Brake
 from pointsman.proxy.call import Response
 from pointsman.proxy.client_connection import ClientConnection
 from pointsman.proxy.filtered_relay import BLOCKED, FilteredRelay, Surroundings
@@ -92,12 +93,15 @@ class Answering:
         kind = Relay if body_filter is None else FilteredRelay
         relay = kind(client, head, own, minor=minor, protocol=record.protocol, limits=self.limits)
         if isinstance(relay, FilteredRelay) and body_filter is not None:
-            relay.filter(body_filter, Surroundings(self._searches, response.abandon, client.hold_answer, begun))
+            by_client, by_search = Brake.two_of(response)
+            around = Surroundings(self._searches, response.abandon, by_search, client.hold_answer, begun)
+            relay.filter(body_filter, around)
+            client.attach(by_client)
         else:
             begun()
+            client.attach(response)
         if record.notes is not None:
             relay.hashes = record.notes.hashes
-        client.attach(response)
         return relay
 
     def _begin(self, response: Response, candidate: Candidate, record: Record) -> bytes:

@@ -1,7 +1,7 @@
 """A relay whose body goes through a filter: what rules hold back, change or end.
 
 Owns how an answer that a rule ends is told, before and after its first byte, that what takes long is searched beside
-the event loop, and that what is held is counted. What is held is the filter's.
+the event loop while its upstream waits, and that what is held is counted. What is held is the filter's.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pointsman.core.errors import Overloaded
 from pointsman.core.policy import Blocked
 from pointsman.proxy.answer_searches import MOST_ON_THE_LOOP, AnswerSearches
+from pointsman.proxy.brakes import Brake
 from pointsman.proxy.meter import Meter
 from pointsman.proxy.relay import Relay
 from pointsman.proxy.stages import BodyFilter
@@ -22,6 +23,9 @@ BLOCKED = "policy_blocked"
 BROKEN = "the answer cannot be searched, and a policy applies: internal error"
 """Nothing is meant to raise this."""
 TOO_MUCH_HELD = "the answer cannot be searched, and a policy applies: too much is held of all answers together"
+MOST_WAITING = 128 * 1024
+"""Bytes of an answer that wait for a search of what came before them: beyond it its upstream is read no further. One
+read goes beyond it, of at most 256 KiB."""
 _SMALL = 16 * 1024
 """Not worth counting: as many of them as there may be connections are 16 MiB."""
 
@@ -33,6 +37,8 @@ class Surroundings:
     searches: AnswerSearches
     abandon: Callable[[], None]
     """Stops the upstream of an answer of which nothing more may pass."""
+    brake: Brake
+    """Slows the upstream down while a search is waited for."""
     hold: Callable[[int], None]
     """Counts what is held now, among what all connections hold. Raises Overloaded."""
     begun: Callable[[], None]
@@ -62,6 +68,7 @@ class FilteredRelay(Relay):
         "_refused",
         "_searching",
         "_seen",
+        "_sought",
         "_waiting",
         "came",
     )
@@ -74,6 +81,7 @@ class FilteredRelay(Relay):
     _refused: str
     _searching: "asyncio.Future[tuple[bytes, str]] | None"
     _seen: Meter
+    _sought: int
     _waiting: int
     came: int
     """Bytes of the upstream's body."""
@@ -86,7 +94,7 @@ class FilteredRelay(Relay):
         self._seen = Meter(of_responses=self._meter.of_responses)
         self._pieces = []
         self._searching = self._idle = None
-        self._counted = self._waiting = self.came = 0
+        self._counted = self._sought = self._waiting = self.came = 0
 
     @property
     def meter(self) -> Meter:
@@ -148,22 +156,26 @@ class FilteredRelay(Relay):
             self._waiting += len(piece.data)
             if self._searching is None:
                 self._search(held)
+            elif self._waiting > MOST_WAITING and self._around is not None:
+                self._around.brake.pause()
         self._count()
 
     def _search(self, held: BodyFilter) -> None:
         pieces, self._pieces, self._waiting = self._pieces, [], 0
         piece = _Piece(b"".join([each.data for each in pieces]), pieces[-1].last, pieces[-1].is_cut)
+        self._sought = len(piece.data)
         if self._around is not None:
             self._searching = self._around.searches.begin(partial(_passed, held, piece))
             self._searching.add_done_callback(partial(self._found, piece))
 
     def _found(self, piece: _Piece, search: "asyncio.Future[tuple[bytes, str]]") -> None:
-        self._searching = None
-        if not search.cancelled() and self._around is not None and not self._refused:
+        self._searching, self._sought, around = None, 0, self._around
+        if not search.cancelled() and around is not None and not self._refused:
             self._hand_on(piece, *search.result())
             if self._pieces and self._filter is not None and not self._refused:
                 self._search(self._filter)
             self._count()
+            around.brake.resume()  # last: what it has kept may come at once
         if self._searching is None and self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
@@ -194,7 +206,7 @@ class FilteredRelay(Relay):
         """What is held. Where that is too much nothing more passes, or nothing more is looked at."""
         if self._around is None or self._filter is None:
             return
-        held = 0 if self._refused else self._filter.held + self._waiting
+        held = 0 if self._refused else self._filter.held + self._sought + self._waiting
         held = held if held > _SMALL else 0
         if held == self._counted:
             return

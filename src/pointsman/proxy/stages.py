@@ -9,10 +9,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from pointsman.core.errors import MalformedRequest
 from pointsman.core.model_table import Target
 from pointsman.events.record import Record, StageNotes
+from pointsman.wire.json_strings import Document, read_document
 from pointsman.wire.request import Request
 from pointsman.wire.response import ResponseHead
+
+LARGEST_SHARED = 32 * 1024
+"""Bytes of a body that is read on the event loop, whole; of a larger one each stage reads what it needs, elsewhere."""
 
 
 class BodyFilter(Protocol):
@@ -38,7 +43,7 @@ class BodyFilter(Protocol):
 class Passage:
     """One request on its way through the stages. Not a dataclass: one is made per request, on the hot path."""
 
-    __slots__ = ("body", "notes", "record", "request", "target", "wants_plain_answer")
+    __slots__ = ("_document", "_read", "body", "notes", "record", "request", "target", "wants_plain_answer")
 
     def __init__(self, request: Request, record: Record, target: Target) -> None:
         self.request = request
@@ -50,6 +55,25 @@ class Passage:
         self.notes = record.notes = StageNotes()
         self.wants_plain_answer = False
         """Whether the upstream is asked for an answer without a content coding."""
+        self._read = b""
+        self._document: Document | None = None
+
+    @property
+    def document(self) -> Document | None:
+        """The body, read once for all stages; None where it is large, or no JSON object that has one reading only."""
+        if self._read is not self.body:
+            self._read, self._document = self.body, _document(self.body)
+        return self._document
+
+
+def _document(body: bytes) -> Document | None:
+    if len(body) > LARGEST_SHARED:
+        return None
+    try:
+        document = read_document(body)
+    except MalformedRequest:
+        return None
+    return document if type(document.value) is dict else None
 
 
 Before = Callable[[Passage], Awaitable[None]]

@@ -14,7 +14,7 @@ from pointsman.core.model_table import Target
 from pointsman.core.money import shown_amount
 from pointsman.core.price import PriceTable, Tokens
 from pointsman.routing.tokens_used import is_counting, may_use
-from pointsman.wire.output_bound import read_output_bound
+from pointsman.wire.output_bound import OutputBound
 
 WindowOf = Callable[[BudgetWindow, str], Window]
 """The current one of a kind, in a zone."""
@@ -99,9 +99,13 @@ def _amounts(use: Use) -> tuple[int, int, int]:
     return use.requests, use.tokens.input + use.tokens.output, use.money
 
 
-def may_come_to(target: Target, body: bytes, protocol: str, path: str, prices: PriceTable) -> Use:
-    """The most that one request is expected to come to, whoever of a chain answers."""
-    tokens = may_use(len(body), read_output_bound(body), protocol, path)
+def may_come_to(target: Target, length: int, bound: OutputBound, asked: tuple[str, str], prices: PriceTable) -> Use:
+    """The most that one request is expected to come to, whoever of a chain answers.
+
+    `length`: of its body in bytes; `asked`: its dialect and path.
+    """
+    protocol, path = asked
+    tokens = may_use(length, bound, protocol, path)
     return Use(1, tokens, 0 if is_counting(path) else dearest(target, tokens, prices))
 
 

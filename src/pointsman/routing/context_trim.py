@@ -6,8 +6,8 @@ tools go once, when enough turns have called some, and the oldest turns go in st
 What is not understood is left as it is.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,7 @@ from pointsman.wire.conversation import (
     result_member,
 )
 from pointsman.wire.json_model import Place, elements, members
+from pointsman.wire.plain_conversation import is_plain
 
 BYTES_PER_TOKEN = 4
 """Of a body (`routing.tokens_used`)."""
@@ -74,9 +75,14 @@ class _Unit(NamedTuple):
     is_head: bool
 
 
-def optimise(body: bytes, protocol: str, options: ContextOptions) -> Optimised:
-    """Take out what the options say. Whatever goes wrong, the body is sent on as it came."""
-    if protocol not in OPTIMISED:
+def optimise(
+    body: bytes, protocol: str, options: ContextOptions, request: Mapping[str, Any] | None = None
+) -> Optimised:
+    """Take out what the options say. Whatever goes wrong, the body is sent on as it came.
+
+    `request`: the body, decoded, where it is small and names no member twice.
+    """
+    if protocol not in OPTIMISED or (request is not None and _is_kept(len(body), request, protocol, options)):
         return Optimised(body)
     try:
         conversation = read_conversation(body, protocol)
@@ -90,6 +96,12 @@ def optimise(body: bytes, protocol: str, options: ContextOptions) -> Optimised:
     except MalformedRequest:
         return Optimised(body, unchanged="not_json")
     return Optimised(changed, max(0, len(body) - len(changed)) // BYTES_PER_TOKEN, dropped=dropped)
+
+
+def _is_kept(length: int, request: Mapping[str, Any], protocol: str, options: ContextOptions) -> bool:
+    """Whether it is told at once that nothing goes."""
+    is_short = not options.most_tokens or length <= options.most_tokens * BYTES_PER_TOKEN
+    return is_short and is_plain(request, protocol)
 
 
 def _edits(

@@ -48,6 +48,8 @@ _BOUNDS: Mapping[str, tuple[str, ...]] = {
 _ALL_BOUNDS = frozenset(("max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict", "max_new_tokens"))
 """What some upstream may take for such a bound, llama.cpp's and vLLM's own included."""
 _TIMES = ("n", "best_of")
+_MULTIPLIED = frozenset((*_TIMES, "prompt"))
+"""What asks for several answers, each of which may be as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class CompiledPolicy:
     closing: tuple[Rule, ...]
     """Those that match whatever is sent."""
     fields: tuple[Rule, ...]
+    denied_names: frozenset[str]
+    """Of fields, folded, for all of these rules."""
     bounds: tuple[Rule, ...]
     """Of output."""
     tools: tuple[ToolRule, ...]
@@ -142,6 +146,7 @@ def compile_policy(
         rules,
         closing=tuple(rule for rule in rules if rule.denies_route),
         fields=tuple(rule for rule in rules if rule.denied_fields),
+        denied_names=frozenset(field.casefold() for rule in rules for field in rule.denied_fields),
         bounds=tuple(rule for rule in rules if rule.most_tokens),
         tools=tools,
         patterns=patterns.patterns if by_number else None,
@@ -223,10 +228,18 @@ class Hits:
             self.blocked_by = rule.id
 
 
-def evaluate(compiled: CompiledPolicy, body: bytes, *, generates: bool = True, content_type: bytes = b"") -> Decision:
+def evaluate(
+    compiled: CompiledPolicy,
+    body: bytes,
+    *,
+    generates: bool = True,
+    content_type: bytes = b"",
+    document: Document | None = None,
+) -> Decision:
     """What becomes of a request. `generates`: not of one that only counts tokens, which asks for no output.
 
-    `content_type` goes upstream with the body, and says there in what it is read. Raises Unsearchable.
+    `content_type` goes upstream with the body, and says there in what it is read; `document`: the body's, where it was
+    read. Raises Unsearchable.
     """
     hits = Hits(compiled)
     for rule in compiled.closing:
@@ -236,7 +249,7 @@ def evaluate(compiled: CompiledPolicy, body: bytes, *, generates: bool = True, c
     try:
         if not is_utf8(content_type):
             raise MalformedRequest("request body is said to be in another charset than UTF-8")
-        new_body = _evaluate(compiled, _document(body), body, hits, generates=generates)
+        new_body = _evaluate(compiled, document or _document(body), body, hits, generates=generates)
     except (MalformedRequest, TooManyStrings) as error:
         reason = error.detail if isinstance(error, MalformedRequest) else "request body holds too many strings"
         if compiled.refuses_unread:
@@ -268,16 +281,18 @@ def _evaluate(
     names = {key.casefold(): value for key, value in request.items()}
     if len(names) != len(request):  # some upstreams (Go's) take members in any case, and the last counts
         raise MalformedRequest("request body names a member twice, in different cases")
-    for rule in compiled.fields:
-        for field in rule.denied_fields:
-            if field.casefold() in names:
-                hits.add(rule, f"/{field}")
-    for rule in compiled.bounds if generates else ():
-        place = _beyond(rule.most_tokens, names, compiled.dialect)
-        if place is not None:
-            hits.add(rule, place)
+    if not compiled.denied_names.isdisjoint(names):
+        for rule in compiled.fields:
+            for field in rule.denied_fields:
+                if field.casefold() in names:
+                    hits.add(rule, f"/{field}")
+    if generates:
+        for rule in compiled.bounds:
+            place = _beyond(rule.most_tokens, names, compiled.dialect)
+            if place is not None:
+                hits.add(rule, place)
     if compiled.tools:
-        for tool in (tools_of if compiled.side is Side.REQUEST else tools_called)(request):
+        for tool in tools_of(names) if compiled.side is Side.REQUEST else tools_called(request):
             for tool_rule in compiled.tools:
                 if tool_rule.matches(tool):
                     hits.add(tool_rule.rule, tool.place)
@@ -295,18 +310,23 @@ def _beyond(most: int, names: Mapping[str, Any], dialect: str) -> str | None:
     if own is None:
         return None
     times = 1
-    for name in _TIMES:  # of these the larger
-        value = names.get(name)
-        if value is not None:
-            if type(value) is not int or value < 1:
-                return f"/{name}"
-            times = max(times, value)
-    times *= prompts_in(names.get("prompt"))
-    for name in _ALL_BOUNDS:
-        value = names.get(name)
-        if value is not None and (type(value) is not int or value < 1 or value * times > most):
+    if not _MULTIPLIED.isdisjoint(names):
+        for name in _TIMES:  # of these the larger
+            value = names.get(name)
+            if value is not None:
+                if type(value) is not int or value < 1:
+                    return f"/{name}"
+                times = max(times, value)
+        times *= prompts_in(names.get("prompt"))
+    is_bound = False
+    for name in _ALL_BOUNDS.intersection(names):
+        value = names[name]
+        if value is None:
+            continue
+        if type(value) is not int or value < 1 or value * times > most:
             return f"/{name}"
-    return None if any(names.get(name) is not None for name in own) else ""
+        is_bound = is_bound or name in own
+    return None if is_bound else ""
 
 
 def _suspects(compiled: CompiledPolicy, patterns: PatternSet, document: Document) -> Set[int]:
@@ -316,7 +336,8 @@ def _suspects(compiled: CompiledPolicy, patterns: PatternSet, document: Document
     if hidden:
         flat = b"\n".join((flat, *hidden))
     has_controls = may_hold_controls(document.canonical)  # what is hidden there too
-    return {number for number in patterns.in_forms(flat, has_controls=has_controls) if number in compiled.by_number}
+    found = patterns.in_forms(flat, has_controls=has_controls)
+    return {number for number in found if number in compiled.by_number} if found else found
 
 
 def _search(compiled: CompiledPolicy, found: Set[int], document: Document, body: bytes, hits: Hits) -> bytes | None:

@@ -58,6 +58,8 @@ _DEEPEST_PLACE = 32
 """Names and numbers in the place of a text; no dialect has as many."""
 _TOKENS = ("prompt_token_ids", "input_ids", "prompt_embeds", "input_embeds")
 """Members in which vLLM and SGLang take a prompt that no text says."""
+_TOLD_IN_TOKENS = frozenset((*_TOKENS, "prompt", "input"))
+"""All members in which numbers of tokens may stand."""
 _JOINED = frozenset(("content", "system", "output", "summary"))
 """Lists of parts that a model is told as one text."""
 
@@ -199,6 +201,8 @@ def _is_base64(key: str, value: str, members: dict[str, Any], place: tuple[str |
 
 def is_in_tokens(request: Mapping[str, Any]) -> bool:
     """Whether a text is given by the numbers of its tokens, as for completions and embeddings it may be."""
+    if _TOLD_IN_TOKENS.isdisjoint(request):  # so most are
+        return False
     return any(request.get(name) is not None for name in _TOKENS) or any(
         type(each) is not str and type(each) is not dict
         for given in (request.get("prompt"), request.get("input"))

@@ -3,12 +3,19 @@
 In any dialect and spelling.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 Names = tuple[str, ...]
 """All that a tool may be known by: its name, and its type when it is one of the upstream's own."""
 
+_OF_TOOLS = frozenset(
+    (
+        *("messages", "input", "tools", "functions", "mcp_servers", "web_search_options", "tool_choice"),
+        *("function_call", "prompt"),
+    )
+)
+"""A request's members that may tell of tools."""
 _PLAIN_TYPES = frozenset(("function", "custom", "object", ""))
 _PLAIN = frozenset(("role", "content", "name", "tool_call_id", "refusal", "text", "type", "cache_control"))
 _KNOWN = _PLAIN | frozenset(
@@ -37,24 +44,26 @@ class ToolPlace:
         self.place = place
 
 
-def tools_of(request: dict[str, Any]) -> Iterator[ToolPlace]:
-    """Everything that is offered or chosen, and everything that was called."""
-    for key, value in request.items():
-        known = key.casefold()  # some upstreams (Go's) take members in any case
-        if value is None:
+def tools_of(request: Mapping[str, Any]) -> Iterator[ToolPlace]:
+    """Everything that is offered or chosen, and everything that was called.
+
+    The names of the request's members are folded: some upstreams (Go's) take them in any case.
+    """
+    for known, value in request.items():
+        if known not in _OF_TOOLS or value is None:
             continue
-        if known in ("tools", "functions", "mcp_servers"):
+        if known in ("messages", "input"):
+            for number, each in enumerate(value if type(value) is list else ()):
+                if type(each) is dict and not _is_plain(each):
+                    yield from _in_message(each, f"/{known}/{number}")
+        elif known in ("tools", "functions", "mcp_servers"):
             yield from _offered(value, f"/{known}", "mcp" if known == "mcp_servers" else "")
         elif known == "web_search_options":
             yield ToolPlace(("web_search",), "/web_search_options")
         elif known in ("tool_choice", "function_call"):
             yield from _chosen(value, f"/{known}")
-        elif known == "prompt" and type(value) is dict:  # kept at the upstream, and may have tools
+        elif type(value) is dict:  # a prompt that is kept at the upstream, and may have tools
             yield ToolPlace((), "/prompt")
-        elif known in ("messages", "input") and type(value) is list:
-            for number, each in enumerate(value):
-                if type(each) is dict and not _is_plain(each):
-                    yield from _in_message(each, f"/{known}/{number}")
 
 
 def _is_plain(message: dict[str, Any]) -> bool:

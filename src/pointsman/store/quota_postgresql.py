@@ -17,7 +17,8 @@ from pointsman.core.quota import LedgerUnavailable
 from pointsman.core.quota_book import DayCount
 from pointsman.store import budget_statements
 from pointsman.store import quota_statements as statements
-from pointsman.store.engines import make_counting_engine
+from pointsman.store.engines import COUNTERS, make_counting_engine
+from pointsman.store.held_drivers import HeldDrivers
 from pointsman.store.problems import FAILURES, HELD, problem_of
 from pointsman.store.quota_ledger import (
     PATIENCE_SECONDS,
@@ -56,6 +57,7 @@ class PostgresqlCounting:
 
     def __init__(self, engine: AsyncEngine, patience_seconds: float) -> None:
         self._engine = engine
+        self._drivers = HeldDrivers(engine, COUNTERS)
         self._patience_seconds = patience_seconds
         # A statement that was sent goes on when its caller is cancelled: somebody must learn what it did.
         self._running: set[asyncio.Task[Rows]] = set()
@@ -136,10 +138,8 @@ class PostgresqlCounting:
     async def _with_driver(self, fetch: Callable[[Any], Awaitable[list[Rows]]]) -> list[Rows]:
         was_sent = False
         try:
-            async with asyncio.timeout(self._patience_seconds), self._engine.connect() as connection:
+            async with asyncio.timeout(self._patience_seconds), self._drivers.one() as driver:
                 was_sent = True
-                # Past SQLAlchemy, whose execution costs several times what asyncpg's does.
-                driver: Any = (await connection.get_raw_connection()).driver_connection
                 return await fetch(driver)
         except TimeoutError:
             problem = HELD
@@ -165,6 +165,7 @@ class PostgresqlCounting:
     async def close(self) -> None:
         """Let the database go, after what is under way."""
         await self.settle()
+        await self._drivers.close()
         await self._engine.dispose()
 
 

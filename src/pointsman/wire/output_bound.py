@@ -1,7 +1,7 @@
 """What a request's body says of how long its answer may get, in any dialect. Not here: whether it is a good request."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +16,6 @@ _TOKENS = frozenset(("max_tokens", "max_completion_tokens", "max_output_tokens",
 """Limits of the dialects, and llama.cpp's and SGLang's own."""
 _ANSWERS = frozenset(("n", "best_of"))
 _MOST_MEMBERS = DEFAULT_LIMITS.json_keys
-_READ = _TOKENS | _ANSWERS | {"stream", "prompt"}
 
 
 class OutputBound(NamedTuple):
@@ -73,22 +72,33 @@ def read_output_bound(body: bytes) -> OutputBound:
         names, values = _names.read(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return UNBOUND
+    return _bound(zip(names, values, strict=True), _value, _prompts_written)
+
+
+def output_bound_of(request: Mapping[str, Any]) -> OutputBound:
+    """The same of an object that was decoded, and names no member twice."""
+    return _bound(request.items(), _as_it_is, prompts_in)
+
+
+def _bound(
+    members: Iterable[tuple[str, Any]], value_of: Callable[[Any], Any], prompts_of: Callable[[Any], int]
+) -> OutputBound:
     tokens, answers, prompts, is_stream = 0, 1, 1, False
-    for name, raw in zip(names, values, strict=True):
+    for name, given in members:
         known = name.casefold()  # some upstreams (Go's) take members in any case
-        if known not in _READ:
-            continue
-        if known == "prompt":
-            prompts = max(prompts, _prompts_written(raw))
-            continue
-        value = _value(raw)
         if known in _TOKENS:
-            tokens = max(tokens, _whole(value))
+            tokens = max(tokens, _whole(value_of(given)))
+        elif known == "stream":
+            is_stream = is_stream or value_of(given) is True
         elif known in _ANSWERS:
-            answers = max(answers, _whole(value))
-        else:
-            is_stream = is_stream or value is True
+            answers = max(answers, _whole(value_of(given)))
+        elif known == "prompt":
+            prompts = max(prompts, prompts_of(given))
     return OutputBound(tokens or None, min(answers * prompts, _MOST), is_stream)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _value(raw: msgspec.Raw) -> Any:

@@ -14,7 +14,8 @@ from pointsman.core.body_hashes import BodyHashes
 from pointsman.core.limits import DEFAULT_LIMITS
 from pointsman.core.policy import Blocked
 from pointsman.proxy.answer_searches import MOST_ON_THE_LOOP, AnswerSearches
-from pointsman.proxy.filtered_relay import BROKEN, TOO_MUCH_HELD, FilteredRelay, Surroundings
+from pointsman.proxy.brakes import Brake
+from pointsman.proxy.filtered_relay import BROKEN, MOST_WAITING, TOO_MUCH_HELD, FilteredRelay, Surroundings
 from pointsman.proxy.held_bodies import HeldBodies
 from pointsman.proxy.stages import BodyFilter
 from pointsman.wire.response import ResponseHead
@@ -24,11 +25,11 @@ _P = ParamSpec("_P")
 
 
 class Client:
-    def __init__(self) -> None:
+    def __init__(self, most_held: int) -> None:
         self.keep_alive = True
         self.got = b""
         self.is_cut = False
-        self.bodies = HeldBodies(_MOST_HELD)
+        self.bodies = HeldBodies(most_held)
 
     def write(self, data: bytes) -> None:
         self.got += data
@@ -93,14 +94,29 @@ def in_a_loop(test: Callable[_P, Coroutine[None, None, None]]) -> Callable[_P, N
     return run
 
 
-def made(body_filter: BodyFilter) -> tuple[FilteredRelay, Client, list[str]]:
-    client, told = Client(), []
+class Upstream:
+    """What is slowed down."""
+
+    def __init__(self, told: list[str]) -> None:
+        self.told = told
+
+    def pause(self) -> None:
+        self.told.append("paused")
+
+    def resume(self) -> None:
+        self.told.append("resumed")
+
+
+def made(body_filter: BodyFilter, most_held: int = _MOST_HELD) -> tuple[FilteredRelay, Client, list[str]]:
+    told: list[str] = []
+    client = Client(most_held)
     head = ResponseHead(200, b"OK", [(b"content-type", b"text/event-stream")])
     relay = FilteredRelay(client, head, b"", minor=1, protocol="openai_responses", limits=DEFAULT_LIMITS)
     bodies = client.bodies
     around = Surroundings(
         AnswerSearches(),
         lambda: told.append("abandoned"),
+        Brake.two_of(Upstream(told))[0],
         lambda size: bodies.change(bodies.total, size),
         lambda: told.append("begun"),
     )
@@ -200,6 +216,36 @@ async def test_what_takes_long_is_searched_in_a_thread_and_what_comes_meanwhile_
     await relay.searched(is_cut=False)
     assert (client.body, relay.ended) == (b"A\n\nSLOWER\n\nB\n\nC\n\n", True)
     assert body_filter.threads != [threading.get_ident()]
+
+
+@pytest.mark.guarantee("P9")
+@pytest.mark.parametrize("more", [0, 1])
+@in_a_loop
+async def test_an_upstream_waits_while_too_much_waits_for_a_search(more: int) -> None:
+    body_filter = Shouting()
+    relay, client, told = made(body_filter, 2 * MOST_WAITING)
+    relay.body(b"slow\n\n", last=False)
+    relay.body(b"a" * (MOST_WAITING - 2) + b"\n\n", last=False)
+    relay.body(b"b" * more, last=False)
+    assert told == ["paused"] * more
+    body_filter.go_on.set()
+    await relay.searched(is_cut=False)
+    assert told == ["paused"] * more + ["begun"] + ["resumed"] * more
+    assert len(client.body) == len("SLOW\n\n") + MOST_WAITING
+
+
+@in_a_loop
+async def test_what_is_searched_and_what_waits_for_that_count_as_held() -> None:
+    body_filter = Shouting()
+    relay, client, _ = made(body_filter, 2 * MOST_WAITING)
+    relay.body(b"slow" * 5000, last=False)
+    relay.body(b"a" * 7000, last=False)
+    assert client.bodies.total == 27_000
+    body_filter.go_on.set()
+    await relay.searched(is_cut=False)
+    assert client.bodies.total == 27_000  # by the filter: no event has ended
+    relay.let_go()
+    assert client.bodies.total == 0
 
 
 @pytest.mark.parametrize("more", [b"", b"slow"])

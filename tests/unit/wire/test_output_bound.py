@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.wire.json_model import read_model
-from pointsman.wire.output_bound import UNBOUND, OutputBound, read_output_bound
+from pointsman.wire.output_bound import UNBOUND, OutputBound, output_bound_of, read_output_bound
 
 
 @pytest.mark.parametrize(
@@ -117,3 +118,17 @@ def test_the_largest_prompt_is_read_in_a_few_times_what_it_takes_to_read_its_mod
 
     least = [min(seconds(read) for _ in range(3)) for read in (read_output_bound, read_model)]
     assert least[0] < 10 * least[1], least
+
+
+_MEMBERS = st.sampled_from(["max_tokens", "MAX_Tokens", "max_output_tokens", "n", "best_of", "stream", "prompt", "x"])
+_VALUES: st.SearchStrategy[Any] = st.one_of(
+    st.integers(-2, 1 << 70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([True, False, None, "5", "1e3", "a", [], ["a", "b"], [[1, 2], [3]], [1, 2], {}]),
+)
+
+
+@given(st.dictionaries(_MEMBERS, _VALUES))
+def test_of_an_object_that_was_decoded_the_bound_is_the_same(request: dict[str, Any]) -> None:
+    body = json.dumps(request).encode()
+    assert output_bound_of(msgspec.json.decode(body)) == read_output_bound(body)

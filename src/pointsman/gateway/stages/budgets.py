@@ -33,6 +33,7 @@ from pointsman.routing.budgets import (
     told_refusal,
 )
 from pointsman.store.budget_ledger import Counted
+from pointsman.wire.output_bound import output_bound_of, read_output_bound
 
 _ONE_REQUEST = Use(1)
 _LARGE_BODY = 512 * 1024
@@ -86,7 +87,9 @@ class BudgetStages:
             if len(passage.body) > _LARGE_BODY:
                 await asyncio.sleep(0)  # its model was read in this turn: reading it again is the next one's work
             prices = self._prices_of(record.caller.account)
-            use = may_come_to(passage.target, passage.body, record.protocol, record.path, prices)
+            document, asked = passage.document, (record.protocol, record.path)
+            bound = read_output_bound(passage.body) if document is None else output_bound_of(document.value)
+            use = may_come_to(passage.target, len(passage.body), bound, asked, prices)
         charges = standing.charges(use, now, lambda kind, zone: self._calendar.at(kind, zone, now))
         try:
             hold = await self._ledger.reserve(record.caller.account, charges, now)

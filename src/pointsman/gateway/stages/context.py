@@ -12,6 +12,7 @@ from pointsman.core.context_options import ContextOptions
 from pointsman.core.fault_place import fault_place
 from pointsman.proxy.stages import Passage
 from pointsman.routing.context_trim import OPTIMISED, Optimised, optimise
+from pointsman.wire.json_strings import Document
 
 FIELD = b"x-pointsman-context"
 LARGE_BODY = 256 * 1024
@@ -40,7 +41,7 @@ class ContextStage:
         options = self.options(record.caller.account, record.route, record.protocol)
         if options is None:
             return
-        found = await self.optimised(passage.body, record.route, record.protocol, options)
+        found = await self.optimised(passage.body, record.route, record.protocol, options, passage.document)
         passage.body = found.body
         passage.notes.saved_tokens = found.saved_tokens
         passage.notes.own_lines += told(found)
@@ -50,11 +51,13 @@ class ContextStage:
         in_force = self._in_force()
         return in_force.get((account, route)) if in_force and protocol in OPTIMISED else None
 
-    async def optimised(self, body: bytes, route: str, protocol: str, options: ContextOptions) -> Optimised:
-        """What is sent on. Never raises."""
+    async def optimised(
+        self, body: bytes, route: str, protocol: str, options: ContextOptions, document: Document | None = None
+    ) -> Optimised:
+        """What is sent on. Never raises. `document`: the body's, where it was read."""
         try:
             if len(body) <= LARGE_BODY:
-                return optimise(body, protocol, options)
+                return optimise(body, protocol, options, None if document is None else document.value)
             return await asyncio.get_running_loop().run_in_executor(self._thread, optimise, body, protocol, options)
         except Exception as error:
             self._say(f"context of route {route}: a request was sent as it was: {fault_place(error)}")

@@ -4,8 +4,9 @@ When it is looked at is `following`'s; requests never wait for the store. What r
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pointsman.core.caller import Caller
 from pointsman.core.policy import Policy, Side
@@ -14,6 +15,16 @@ from pointsman.store.interface import Reader
 
 MOST_COMPILED = 4096
 """Callers times routes times dialects that are remembered of one policy."""
+
+
+class About(NamedTuple):
+    """The rules of each policy that are about some requests."""
+
+    requests: Sequence[CompiledPolicy] = ()
+    answers: Sequence[CompiledPolicy] = ()
+
+
+NO_RULES = About()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +48,16 @@ class PoliciesInForce:
 
     def __init__(self) -> None:
         self._by_account: dict[str, tuple[_InForce, ...]] = {}
-        self._known: dict[tuple[Caller, str, str], tuple[list[CompiledPolicy], list[CompiledPolicy]]] = {}
-        """Of requests, and of answers."""
+        self._known: dict[tuple[Caller, str, str], About] = {}
 
-    def about(self, caller: Caller, route: str, dialect: str, side: Side) -> list[CompiledPolicy]:
-        """The rules of each policy that are about such requests; none for most. The same list until they change."""
+    def about(self, caller: Caller, route: str, dialect: str) -> About:
+        """The rules of each policy that are about such requests; none for most. The same lists until they change."""
         if caller.account not in self._by_account:
-            return []
+            return NO_RULES
         known = self._known.get((caller, route, dialect))
-        if known is None:
-            known = self._look(caller, route, dialect)
-        return known[1] if side is Side.RESPONSE else known[0]
+        return self._look(caller, route, dialect) if known is None else known
 
-    def _look(self, caller: Caller, route: str, dialect: str) -> tuple[list[CompiledPolicy], list[CompiledPolicy]]:
+    def _look(self, caller: Caller, route: str, dialect: str) -> About:
         if len(self._known) >= MOST_COMPILED:
             self._known.clear()
 
@@ -57,7 +65,7 @@ class PoliciesInForce:
             found = [each.about(caller, route, dialect, side) for each in self._by_account[caller.account]]
             return [each for each in found if each is not None]
 
-        made = self._known[caller, route, dialect] = of(Side.REQUEST), of(Side.RESPONSE)
+        made = self._known[caller, route, dialect] = About(of(Side.REQUEST), of(Side.RESPONSE))
         return made
 
     async def take(self, reader: Reader, _: str) -> None:

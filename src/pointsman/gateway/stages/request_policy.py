@@ -5,14 +5,14 @@ are told, and that large bodies are searched beside the event loop: the engine l
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from pointsman.core.model_errors import PolicyBlocked, PolicyUnsearchable
-from pointsman.core.policy import Side
 from pointsman.events.operations_record import Operation
 from pointsman.gateway.stages.policies_in_force import PoliciesInForce
 from pointsman.gateway.stages.policy_searches import PolicySearches
-from pointsman.proxy.stages import Passage
+from pointsman.proxy.stages import LARGEST_SHARED, Passage
 from pointsman.routing.policy import (
     PASSED,
     CompiledPolicy,
@@ -21,9 +21,8 @@ from pointsman.routing.policy import (
     evaluate,
 )
 from pointsman.routing.tokens_used import is_counting
+from pointsman.wire.json_strings import Document
 
-_LARGE_BODY = 32 * 1024
-"""Larger ones are searched in a thread: 200 KiB take 2 ms, and many times that with hard patterns."""
 _MOST_ON_THE_LOOP = 1_000_000
 """Bytes times open steps of the patterns: a hostile text holds the loop for 25 ms at the worst, any other for less than
 one."""
@@ -44,18 +43,17 @@ class RequestPolicy:
 
     async def __call__(self, passage: Passage) -> None:
         """Raises PolicyBlocked and PolicyUnsearchable."""
-        record = passage.record
-        about_answers = self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
-        passage.notes.answer_policies = about_answers
+        record, notes = passage.record, passage.notes
+        in_force, about_answers = self._policies.about(record.caller, record.route, record.protocol)
+        notes.answer_policies = about_answers  # of the same moment, whatever comes into force until there is an answer
         if about_answers:
             passage.wants_plain_answer = any(compiled.refuses_unread for compiled in about_answers)
-        in_force = self._policies.about(record.caller, record.route, record.protocol, Side.REQUEST)
         if not in_force:
             return
-        body, generates = passage.body, not is_counting(record.path)
+        body, document, generates = passage.body, passage.document, not is_counting(record.path)
         content_type = passage.request.head.values.get(b"content-type", b"")
         for compiled in in_force:
-            decision = await self.decide(compiled, body, generates=generates, content_type=content_type)
+            decision = await self.decide(compiled, body, document, generates=generates, content_type=content_type)
             _note(passage, compiled, decision)
             if decision.blocked_by:
                 raise blocked(decision)
@@ -63,20 +61,25 @@ class RequestPolicy:
                 passage.body = decision.body
 
     async def decide(
-        self, compiled: CompiledPolicy, body: bytes, *, generates: bool, content_type: bytes = b""
+        self,
+        compiled: CompiledPolicy,
+        body: bytes,
+        document: Document | None = None,
+        *,
+        generates: bool,
+        content_type: bytes = b"",
     ) -> Decision:
         """What one policy says of a body. Raises PolicyUnsearchable."""
         try:
-            return await self._decide(compiled, body, generates=generates, content_type=content_type)
+            if len(body) <= LARGEST_SHARED and len(body) * compiled.steps <= _MOST_ON_THE_LOOP:
+                return evaluate(compiled, body, generates=generates, content_type=content_type, document=document)
+            search = partial(evaluate, compiled, body, generates=generates, content_type=content_type)
+            return await self._searched(compiled, search)
         except Unsearchable as error:
             raise PolicyUnsearchable(f"{PolicyUnsearchable.text}: {error}") from None
 
-    async def _decide(
-        self, compiled: CompiledPolicy, body: bytes, *, generates: bool, content_type: bytes = b""
-    ) -> Decision:
-        if len(body) <= _LARGE_BODY and len(body) * compiled.steps <= _MOST_ON_THE_LOOP:
-            return evaluate(compiled, body, generates=generates, content_type=content_type)
-        search = partial(evaluate, compiled, body, generates=generates, content_type=content_type)
+    async def _searched(self, compiled: CompiledPolicy, search: Callable[[], Decision]) -> Decision:
+        """Beside the event loop. Raises Unsearchable."""
         try:
             async with asyncio.timeout(_SEARCH_SECONDS):
                 return await self._searches.run(search, compiled.patterns)
@@ -95,6 +98,8 @@ def _note(passage: Passage, compiled: CompiledPolicy, decision: Decision) -> Non
     notes, operation = passage.notes, passage.record.operation
     notes.policy_version = notes.policy_version or compiled.version
     notes.own_lines += _line(compiled, decision)
+    if not decision.hits:
+        return
     notes.hits += decision.hits
     if isinstance(operation, Operation):
         for hit in decision.hits:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from pointsman.core.caller import Caller
-from pointsman.core.policy import PolicyHit, Side
+from pointsman.core.policy import PolicyHit
 from pointsman.core.protocols import InferenceProtocol
 from pointsman.events.operations_record import Operation
 from pointsman.events.record import Record
@@ -63,7 +63,7 @@ class ResponsePolicy:
         """Those that its request was held against: one that is enforced meanwhile is for the requests after it."""
         if record.notes is not None and record.notes.answer_policies is not None:
             return record.notes.answer_policies
-        return self._policies.about(record.caller, record.route, record.protocol, Side.RESPONSE)
+        return self._policies.about(record.caller, record.route, record.protocol).answers
 
     def _rules(self, record: Record, in_force: Sequence[CompiledPolicy]) -> AnswerRules:
         asked = record.caller, record.route, record.protocol
