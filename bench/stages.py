@@ -36,6 +36,7 @@ from pointsman.core.context_options import ContextOptions
 from pointsman.core.policy import Effect, PolicyState, PolicyVersion, Rule, Side
 from pointsman.core.price import Price, PriceTable
 from pointsman.core.receipt import ReceiptScope
+from pointsman.gateway.following import Followed
 from pointsman.gateway.stages.audit import AuditStage
 from pointsman.gateway.stages.budgets import BudgetStages
 from pointsman.gateway.stages.context import ContextStage
@@ -230,8 +231,8 @@ async def cells(names: Sequence[str]) -> AsyncIterator[dict[str, Cell]]:
         stack.push_async_callback(store.close)
         async with store.write() as writer:
             await writer.insert_policy(PolicyVersion(_ACCOUNT, 1, _rules(), 0.0, PolicyState.ENFORCED, 0.0))
-        policies = PoliciesInForce(store)
-        await policies.refresh()
+        policies = PoliciesInForce()
+        await Followed(store, print).keep(policies, "policies")
         yield {name: await stack.enter_async_context(cell(directory, store, policies, CELLS[name])) for name in names}
 
 

@@ -82,7 +82,7 @@ async def _serve(upstream: int) -> None:
         flushes: list[Flush] = []
         ports = {}
         for name, of in _ARRANGEMENTS.items():
-            stages = await stages_of(of, directory, store, PoliciesInForce(store), (stack, flushes))
+            stages = await stages_of(of, directory, store, PoliciesInForce(), (stack, flushes))
             models = Models(lambda: access, time.time, is_open=True, mark=b"0123456789abcdef")
             log = OperationLog(lines=_Nowhere(), wall_clock=time.time)
             listener = DataListener(log, _healthy, Served(models, MemoryLedger(), stages=stages))

@@ -14,6 +14,7 @@ from pointsman.core.candidate import Candidate
 from pointsman.core.model_table import ModelAccess
 from pointsman.core.provider import Provider
 from pointsman.core.route import CHAIN, Route, RouteCandidate
+from pointsman.gateway import following
 from pointsman.gateway.file_layer import FileLayer
 from pointsman.gateway.model_routes import ModelRoutes
 from pointsman.proxy.background import running as beside
@@ -34,10 +35,12 @@ class Followed:
     def __init__(self, running: RunningControlPlane) -> None:
         self.running = running
         self.lines: list[str] = []
-        self.routes = ModelRoutes(running.control.store, self.lines.append)
+        self.routes = ModelRoutes(self.lines.append)
+        self.records = following.Followed(running.control.store, self.lines.append)
+        running.call(self.records.keep(self.routes, "model routes"))
 
     def look(self) -> ModelAccess:
-        self.running.call(self.routes.refresh())
+        self.running.call(self.records.refresh())
         return self.routes.access
 
     def put(self, route: Route) -> None:
@@ -109,7 +112,7 @@ def test_of_many_routes_eight_are_compiled_before_requests_get_a_turn(running: R
     broken = tuple(replace(only, name=f"r{number}") for number in range(100))
     turn, told_in = 0, Counter[int]()
     layer = FileLayer(running.control.store, FileRecords((provider,), broken))
-    routes = ModelRoutes(layer, lambda _: told_in.update([turn]))  # each that is not served is told
+    routes = ModelRoutes(lambda _: told_in.update([turn]))  # each that is not served is told
 
     async def count() -> None:
         nonlocal turn
@@ -119,7 +122,7 @@ def test_of_many_routes_eight_are_compiled_before_requests_get_a_turn(running: R
 
     async def compile_them() -> None:
         async with beside(count(), "turns"):
-            await routes.refresh()
+            await following.Followed(layer, print).keep(routes, "model routes")
 
     running.call(compile_them())
     assert sum(told_in.values()) >= 100

@@ -106,10 +106,10 @@ def test_a_policy_is_lifted_by_a_dry_run_and_comes_back_by_a_rollback(policed: P
     policed.set(rule("no-word", pattern="secret"))
     assert policed.ask(canned(SECRET)).status == 403
     policed.door.call(policed.policies.dry_run("default"))
-    policed.door.call(policed.in_force.refresh())
+    policed.door.call(policed.followed.refresh())
     assert policed.ask(canned(SECRET)).status == 200
     policed.door.call(policed.policies.rollback("default"))
-    policed.door.call(policed.in_force.refresh())
+    policed.door.call(policed.followed.refresh())
     assert policed.ask(canned(SECRET)).status == 403
 
 

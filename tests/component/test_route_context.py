@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.core.context_options import ContextOptions
+from pointsman.gateway.following import Followed
 from pointsman.gateway.model_routes import ModelRoutes
 from tests.component.test_control_chains import create, get, refusal, update
 from tests.support.control_plane import RunningControlPlane, control_plane
@@ -43,6 +44,6 @@ def test_a_context_that_cannot_be_is_refused(running: RunningControlPlane) -> No
 def test_the_listener_knows_the_context_of_each_route_that_has_one(running: RunningControlPlane) -> None:
     create(running)
     create(running, "trimmed", context="most-tokens=5000")
-    routes = ModelRoutes(running.control.store, lambda _: None)
-    running.call(routes.refresh())
+    routes = ModelRoutes(lambda _: None)
+    running.call(Followed(running.control.store, print).keep(routes, "model routes"))
     assert routes.contexts == {("default", "trimmed"): ContextOptions(most_tokens=5000)}

@@ -34,6 +34,7 @@ class PlayedSocket:
         self.may_greet = asyncio.Event()
         self.code: int | None = None
         self._has_greeted = False
+        self.awaits_served = False
 
     async def receive(self) -> str | None:
         await self.may_greet.wait()

@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from pointsman.core.budget import Hold
 from pointsman.core.quota import LedgerUnavailable
+from pointsman.store.budget_ledger import SETTLE_SECONDS, SqlBudgetLedger
+from pointsman.store.quota_ledger import PATIENCE_SECONDS, CountingDatabase, Rows
 from tests.conformance.budgets import ACCOUNT, charge, opened_budgets, taken, used
 from tests.conformance.ledgers import NOON, Counting
 from tests.support.databases import PostgresServer
@@ -51,6 +55,40 @@ async def test_a_held_file_is_told_soon_and_once_and_what_was_used_is_written_wh
     assert len(said) == 2
     assert said[0].startswith("budgets cannot be counted: another process holds the database")
     assert said[1] == "budgets are counted again"
+
+
+class Stalling:
+    """A counting database whose disk stands still in the middle of a statement, and the event loop with it."""
+
+    def __init__(self, database: CountingDatabase) -> None:
+        self._database = database
+        self.seconds = 0.0
+        """For how long the next time."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    async def run(self, *asked: Any) -> Rows:
+        seconds, self.seconds = self.seconds, 0.0
+        rows = await self._database.run(*asked)
+        time.sleep(seconds)  # as a write does whose disk is busy
+        return rows
+
+
+async def test_a_disk_that_stands_still_for_longer_than_anybody_waits_costs_nobody_their_answer(
+    sqlite_counting: Counting,
+) -> None:
+    async with sqlite_counting.opened() as quotas:
+        stalling = Stalling(quotas.database)
+        ledger = SqlBudgetLedger(cast("CountingDatabase", stalling), lambda _: None)
+        assert await taken(ledger, charge(9))
+        async with asyncio.TaskGroup() as tasks:
+            crowd = [tasks.create_task(taken(ledger, charge(2))) for _ in range(50)]
+            await asyncio.sleep(SETTLE_SECONDS)  # one has looked, and is about to look again; the others wait for it
+            stalling.seconds = 2 * PATIENCE_SECONDS
+        assert stalling.seconds == 0
+        assert {each.result() for each in crowd} == {None}
+        await ledger.close()
 
 
 async def test_a_writer_goes_on_when_the_file_is_free_again(sqlite_counting: Counting) -> None:

@@ -18,6 +18,7 @@ from pointsman.core.policy import Effect, PolicyHit
 from pointsman.core.price import ANY_MODEL, Price, PriceChange, PriceTable
 from pointsman.core.usage_row import ESTIMATED, REPORTED, UsageRow
 from pointsman.events.record import Record, StageNotes
+from pointsman.gateway.following import Followed
 from pointsman.gateway.stages.prices_in_force import PricesInForce
 from pointsman.gateway.stages.usage import FORMED_AT_ONCE, WRITTEN_AT_ONCE, UsageRows, keeping, row_of
 from pointsman.store.sql import SqlStore
@@ -195,7 +196,8 @@ async def test_old_rows_go_and_the_others_stay(database: Database) -> None:
 
 async def test_a_request_is_reckoned_by_the_prices_of_its_end_as_its_budgets_are(sqlite: Database) -> None:
     async with sqlite.opened() as store:
-        prices = PricesInForce(store)
+        prices, records = PricesInForce(), Followed(store, print)
+        await records.keep(prices, "prices")
         rows = UsageRows(store, print, time.time, keep_days=400_000, prices_of=prices.of_account)
         prices.before_change = rows.form
         for version, nano_per_million in ((1, 10**6), (2, 10**9)):
@@ -203,7 +205,7 @@ async def test_a_request_is_reckoned_by_the_prices_of_its_end_as_its_budgets_are
                 price = Price("groq", ANY_MODEL, nano_per_million, 0)
                 await writer.insert_price_change(PriceChange("default", version, 1.0, price))
             rows.record(ended(version))
-            await prices.refresh()
+            await records.refresh()
         rows.record(ended(3))
         async with keeping(rows):
             pass

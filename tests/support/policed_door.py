@@ -11,6 +11,7 @@ from pointsman.core.budget import Budget
 from pointsman.core.model_table import ModelTable, Target
 from pointsman.core.policy import Rule
 from pointsman.events.record import Record
+from pointsman.gateway.following import Followed
 from pointsman.gateway.policies import Policies
 from pointsman.gateway.stages.budgets import BudgetStages
 from pointsman.gateway.stages.policies_in_force import PoliciesInForce
@@ -62,7 +63,9 @@ class PolicedDoor:
         settings = StoreSettings(file_url(self._directory / "a.db"), self._directory / "a.key")
         self.store = await open_store(settings)
         self.policies = Policies(self.store, lambda: 1.0, self.lines.append)
-        self.in_force = PoliciesInForce(self.store)
+        self.in_force = PoliciesInForce()
+        self.followed = Followed(self.store, self.lines.append)
+        await self.followed.keep(self.in_force, "policies")
         self.stage = RequestPolicy(self.in_force)
         budgets = BudgetStages(lambda: self.budgets, self.spent, self.lines.append, time.time)
         self.door.stages = Stages(
@@ -83,7 +86,7 @@ class PolicedDoor:
         self.door.call(self.policies.set("default", rules))
         if is_enforced:
             self.door.call(self.policies.enforce("default"))
-        self.door.call(self.in_force.refresh())
+        self.door.call(self.followed.refresh())
 
     def ask(self, body: bytes | dict[str, Any], path: bytes = CHAT) -> Answer:
         with self.door.connect() as client:

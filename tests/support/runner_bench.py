@@ -6,13 +6,14 @@ import io
 import json
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TextIO
 
 from fastapi import FastAPI
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 from pointsman.bus.interface import Bus
 from pointsman.bus.memory import MemoryBus
@@ -98,12 +99,18 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def runner(
-        self, *, hello: bool = True, headers: dict[str, str] | None = None, runner_id: str = RUNNER
+        self,
+        *,
+        hello: bool = True,
+        headers: dict[str, str] | None = None,
+        runner_id: str = RUNNER,
+        subprotocols: Sequence[Subprotocol] | None = None,
     ) -> AsyncIterator[Runner]:
         """A runner whose line is in force, unless it says no hello."""
         url = f"ws://127.0.0.1:{self.control}/api/v1/runners/{runner_id}/ws"
         fields = {"X-Runner-Token": TOKEN} if headers is None else headers
-        async with connect(url, additional_headers=fields, compression=None, max_size=None, proxy=None) as line:
+        options: dict[str, Any] = {"subprotocols": subprotocols, "compression": None, "max_size": None, "proxy": None}
+        async with connect(url, additional_headers=fields, **options) as line:
             runner = Runner(line)
             if hello:
                 connected = f"runner {runner_id} of {ACCOUNT} is connected"

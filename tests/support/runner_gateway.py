@@ -6,7 +6,7 @@ Nothing here is a gateway's code but the rules of the line and its frames, so wh
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import msgspec
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
 
 from pointsman.core.gateway_address import GatewayAddress
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS
@@ -25,6 +26,7 @@ from pointsman.wire.runner_frames import (
     CANCEL,
     NEXT,
     START,
+    SUBPROTOCOL,
     Heartbeat,
     Hello,
     ModelRequest,
@@ -110,6 +112,8 @@ class ScriptedGateway:
         self.refuse: Response | None = None
         """What the handshake is answered with instead."""
         self.scheme = "http"
+        self.tells_served = False
+        """Whether it agrees to say first that it serves a runner."""
 
     async def line(self) -> Line:
         """The next runner that dials in, its hello read."""
@@ -125,6 +129,9 @@ class ScriptedGateway:
         self.requests.append(request)
         return self.refuse
 
+    def select(self, _: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+        return Subprotocol(SUBPROTOCOL) if self.tells_served and SUBPROTOCOL in offered else None
+
     def state(self, ca_file: str = "") -> RunnerState:
         """A runner that is registered here."""
         address = GatewayAddress("127.0.0.1", self.port, self.scheme == "https", ca_file)
@@ -135,7 +142,14 @@ class ScriptedGateway:
 async def scripted_gateway(tls: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedGateway]:
     gateway = ScriptedGateway()
     async with serve(
-        gateway.accept, "127.0.0.1", 0, process_request=gateway.check, ssl=tls, compression=None, close_timeout=2
+        gateway.accept,
+        "127.0.0.1",
+        0,
+        process_request=gateway.check,
+        select_subprotocol=gateway.select,
+        ssl=tls,
+        compression=None,
+        close_timeout=2,
     ) as server:
         gateway.port = server.sockets[0].getsockname()[1]
         gateway.scheme = "https" if tls is not None else "http"

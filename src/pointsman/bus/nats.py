@@ -17,6 +17,7 @@ from pointsman.bus.interface import MAX_PAYLOAD_BYTES, BusUnavailable, Handler
 from pointsman.bus.nats_client import BrokerClient, BusMisconfigured, connected
 from pointsman.bus.nats_replies import Replies
 from pointsman.core.broker import Broker, parse_broker
+from pointsman.core.fault_place import fault_place
 from pointsman.core.secret import Secret
 
 _LOOK_SECONDS = 2.0
@@ -190,14 +191,22 @@ class NatsBus:
 
     async def _keep(self) -> None:
         while True:
-            if self._client is not None:
-                await self._watch(self._client)
-                self._say(f"bus: the NATS server at {self._broker.told} was lost")
-                await self._let_go()
-                for tell in self._told_of_loss:
-                    tell()
-            await self._connect_again()
-            self._say(f"bus: the NATS server at {self._broker.told} is connected again")
+            try:
+                await self._keep_once()
+            except Exception as error:  # one that was not foreseen must not leave the process without a bus for ever
+                self._say(f"bus: internal error: {fault_place(error)}")
+                await asyncio.sleep(_FIRST_PAUSE)
+
+    async def _keep_once(self) -> None:
+        """Until the connection is lost and there is another."""
+        if self._client is not None:
+            await self._watch(self._client)
+            self._say(f"bus: the NATS server at {self._broker.told} was lost")
+            await self._let_go()
+            for tell in self._told_of_loss:
+                tell()
+        await self._connect_again()
+        self._say(f"bus: the NATS server at {self._broker.told} is connected again")
 
     async def _connect_again(self) -> None:
         pause, told = _FIRST_PAUSE, ""

@@ -108,13 +108,14 @@ def gateway(config: Path | None, allow_degraded: bool, check: bool, output: str 
 
 def _run(loaded: Loaded) -> int:
     from pointsman.gateway.cannot_start import CannotStart
+    from pointsman.proxy.background import BackgroundEnded
     from pointsman.proxy.process import run
 
     run_gateway = _import_gateway()
     os.umask(0o077)  # what it makes is for its user alone, also in a directory that others may read
     try:
         return run(run_gateway(loaded))
-    except (CannotStart, ControlError, OSError) as error:
+    except (BackgroundEnded, CannotStart, ControlError, OSError) as error:
         raise click.ClickException(str(error)) from None
 
 

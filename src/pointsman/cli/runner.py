@@ -148,8 +148,9 @@ def register(name: str, directory: Path, key_file: str | None, **given: Any) -> 
 def start(directory: Path) -> None:
     """Connect to the gateway, stay connected, and answer for the models that are approved.
 
-    Says 'pointsman: ready gateway=URL runner=ID' on standard error for each connection. A changed allowlist.json
-    counts at once. Ends by SIGINT or SIGTERM, or when the gateway has revoked this runner.
+    Says 'pointsman: ready gateway=URL runner=ID' on standard error for each connection, once the gateway passes
+    requests on to it. A changed allowlist.json counts at once. Ends by SIGINT or SIGTERM, or when the
+    gateway has revoked this runner.
     """
     from pointsman.proxy.process import run
 

@@ -1,6 +1,5 @@
 """Composes the gateway: the store, the control plane, and the three listeners. `data_composition` is behind data."""
 
-import asyncio
 import contextlib
 import ipaddress
 import secrets
@@ -149,8 +148,8 @@ async def run_gateway(loaded: Loaded) -> int:
             serve_runners(api, hub, control.runners)
         listening["control"] = bound_address(sockets.control)
         control_server = ControlServer(api, sockets.control, ssl_context(settings.tls))
-        serving = asyncio.get_running_loop().create_task(control_server.serve())
-        stack.push_async_callback(_stop_control, control_server, serving)
+        await stack.enter_async_context(running(control_server.serve(), "control listener"))
+        stack.push_async_callback(control_server.close)
         await stack.enter_async_context(running(configuration.follow(hung_up, side.refresh), "configuration"))
         freeze_garbage()
         log.say(ready_text(**{name: listening[name] for name in ("data", "control", "grpc") if name in listening}))
@@ -183,8 +182,3 @@ def _data_url(settings: Settings, listener: socket.socket | None) -> str:
     if ipaddress.ip_address(host).is_unspecified:
         host = "::1" if ":" in host else "127.0.0.1"
     return f"{'https' if settings.tls else 'http'}://{Address(host, port)}/v1"
-
-
-async def _stop_control(server: ControlServer, serving: "asyncio.Task[None]") -> None:
-    await server.close()
-    await serving

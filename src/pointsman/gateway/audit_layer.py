@@ -14,30 +14,24 @@ from pointsman.core.audit import AuditDraft
 from pointsman.core.audited import told
 from pointsman.core.chain import ChainHead
 from pointsman.core.control_errors import StoreUnavailable
-from pointsman.core.receipt import Receipt
-from pointsman.core.usage_row import UsageRow
 from pointsman.gateway.actor import actor
 from pointsman.gateway.audited_writes import AUDITED, AuditedWrite, account_of, action_of, subject_of
+from pointsman.gateway.store_layer import StoreLayer
 from pointsman.store.interface import Reader, Store, Writer
 
 _LOOKUPS = frozenset(write.lookup for write in AUDITED.values() if write.lookup)
 _READS = frozenset(name for name in dir(Reader) if not name.startswith("_"))
 
 
-class AuditLayer:
+class AuditLayer(StoreLayer):
     """A Store on top of another. `clock` gives seconds since the epoch; `noted` hears of every new head."""
 
     def __init__(
         self, store: Store, clock: Callable[[], float], noted: Callable[[ChainHead], None] = lambda head: None
     ) -> None:
-        self.kind = store.kind
-        self._store = store
+        super().__init__(store)
         self._clock = clock
         self._noted = noted
-
-    async def generation(self) -> int:
-        """The store's."""
-        return await self._store.generation()
 
     def read(self) -> AbstractAsyncContextManager[Reader]:
         """A view of now."""
@@ -58,33 +52,9 @@ class AuditLayer:
 
     async def append_audit(self, drafts: Sequence[AuditDraft]) -> ChainHead:
         """The store's."""
-        head = await self._store.append_audit(drafts)
+        head = await super().append_audit(drafts)
         self._noted(head)
         return head
-
-    async def append_receipts(self, drafts: Sequence[Receipt], *, again: bool) -> None:
-        """The store's."""
-        await self._store.append_receipts(drafts, again=again)
-
-    async def append_usage(self, rows: Sequence[UsageRow], *, again: bool = False) -> None:
-        """The store's."""
-        await self._store.append_usage(rows, again=again)
-
-    async def prune_usage(self, before: float) -> int:
-        """The store's."""
-        return await self._store.prune_usage(before)
-
-    async def note_runner_seen(self, runner_id: str, at: float) -> None:
-        """The store's."""
-        await self._store.note_runner_seen(runner_id, at)
-
-    def derive(self, purpose: bytes) -> bytes:
-        """The store's."""
-        return self._store.derive(purpose)
-
-    async def close(self) -> None:
-        """Close the store."""
-        await self._store.close()
 
 
 @dataclass(frozen=True, slots=True)

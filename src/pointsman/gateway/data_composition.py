@@ -18,7 +18,7 @@ from pointsman.gateway.cannot_start import CannotStart
 from pointsman.gateway.data_listener import DataListener, Served
 from pointsman.gateway.data_watching import WatchedPaths
 from pointsman.gateway.explained_stages import ExplainedStages
-from pointsman.gateway.following import following
+from pointsman.gateway.following import Followed, following
 from pointsman.gateway.model_routes import ModelRoutes
 from pointsman.gateway.provider_health import targets_of_records
 from pointsman.gateway.runner_hub import RunnerHub
@@ -67,13 +67,15 @@ async def data_side(
     """
     settings = in_force()
     async with contextlib.AsyncExitStack() as stack:
-        routes = ModelRoutes(store, log.say, lambda: in_force().default_route)
-        await stack.enter_async_context(following(routes, "model routes"))
+        records = Followed(store, log.say, lambda: in_force().default_route)
+        routes = ModelRoutes(log.say)
+        await records.keep(routes, "model routes")
+        await stack.enter_async_context(following(records))
         is_open, mark = not _asks_for_keys(settings), mark_of(store.derive(_MARK))
         models = Models(lambda: routes.access, time.time, is_open=is_open, mark=mark)
         engines = await stack.enter_async_context(local_engines())
         ledger = await _open_ledger(settings, stack, log.say)
-        around = await open_stages(settings, store, ledger, lambda: routes.contexts, log.say, stack)
+        around = await open_stages(settings, ledger, records, lambda: routes.contexts, log.say, stack)
         # Before the listener, so that requests that end with it are still told.
         sources = Sources(
             targets_of_records(store),
@@ -94,13 +96,8 @@ async def data_side(
         served = Served(models, ledger, engines, around.stages, watched.journal, paths, runner_bus=hub.bus, reach=reach)
         listener = DataListener(log, is_healthy, served)
         stack.push_async_callback(listener.close)
-
-        async def refresh() -> None:
-            await routes.refresh()
-            await around.policies.refresh()
-
         routes.on_halted = listener.halt
-        yield DataSide(listener, watched, refresh, around.budgets, around.explained)
+        yield DataSide(listener, watched, records.refresh, around.budgets, around.explained)
 
 
 def _asks_for_keys(settings: Settings) -> bool:

@@ -25,17 +25,17 @@ from pointsman.core.runner import Runner
 from pointsman.core.sandbox_token import SandboxToken
 from pointsman.core.usage_row import UsageRow
 from pointsman.core.usage_sum import MOST_SUMS, Period, RowPlace, UsageBy, UsagePage, UsageSum
+from pointsman.gateway.store_layer import StoreLayer
 from pointsman.store.interface import Reader, Store, Writer
 
 NO_RECORDS = FileRecords()
 
 
-class FileLayer:
+class FileLayer(StoreLayer):
     """A Store on top of another. Of two records with one name the file's is seen."""
 
     def __init__(self, store: Store, records: FileRecords = NO_RECORDS) -> None:
-        self.kind = store.kind
-        self._store = store
+        super().__init__(store)
         self._file = _File(records)
         self._replaced = 0
 
@@ -80,34 +80,6 @@ class FileLayer:
         """A transaction of the store's."""
         async with self._store.write() as writer:
             yield _LayeredWriter(writer, self._file, self._replaced)
-
-    async def append_usage(self, rows: Sequence[UsageRow], *, again: bool = False) -> None:
-        """The store's."""
-        await self._store.append_usage(rows, again=again)
-
-    async def prune_usage(self, before: float) -> int:
-        """The store's."""
-        return await self._store.prune_usage(before)
-
-    async def append_audit(self, drafts: Sequence[AuditDraft]) -> ChainHead:
-        """The store's."""
-        return await self._store.append_audit(drafts)
-
-    async def append_receipts(self, drafts: Sequence[Receipt], *, again: bool) -> None:
-        """The store's."""
-        await self._store.append_receipts(drafts, again=again)
-
-    async def note_runner_seen(self, runner_id: str, at: float) -> None:
-        """The store's."""
-        await self._store.note_runner_seen(runner_id, at)
-
-    def derive(self, purpose: bytes) -> bytes:
-        """The store's."""
-        return self._store.derive(purpose)
-
-    async def close(self) -> None:
-        """Close the store."""
-        await self._store.close()
 
 
 class _File:

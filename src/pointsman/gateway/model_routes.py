@@ -1,8 +1,8 @@
 """What the data listener's clients may name, and who they are, kept at what the store says.
 
 Every route is a name here, and every registered model by its alias, but for the two that sandboxes know: these are
-while only the gateway can call what they lead to. All is compiled when the store's generation, or the name of the
-default route, has changed, which is asked a few times a second; requests never wait for the store.
+while only the gateway can call what they lead to. All is compiled anew when the store, or the name of the
+default route, has changed; when that is looked at is `following`'s, and requests never wait for the store.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from pointsman.gateway.route_members import providers_of
 from pointsman.routing.members import target_of
 from pointsman.routing.registered_models import target_of_model
 from pointsman.routing.resolve import Unresolvable
-from pointsman.store.interface import Reader, Store
+from pointsman.store.interface import Reader
 
 _ROUTES_AT_ONCE = 8
 """Compiled before requests get a turn: about 0.1 ms for each member of a chain."""
@@ -30,44 +30,30 @@ _ROUTES_AT_ONCE = 8
 class ModelRoutes:
     """`access` is what is in force now. While the store is away it stays as it was."""
 
-    def __init__(self, store: Store, say: Callable[[str], None], default_route: Callable[[], str] = lambda: "") -> None:
-        """`default_route` is the default account's, from the gateway's settings of the moment."""
-        self._default_route = default_route
-        self._store = store
+    def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._compiled_from = (-1, "")
-        """The store's generation, and the default route."""
         self._told: dict[tuple[str, str], str] = {}
-        self._turn = asyncio.Lock()
         self.access = ModelAccess()
         self.on_halted: Callable[[str], None] = lambda account: None
         """Told of each account that was halted, once it gets nothing more."""
         self.contexts: Mapping[tuple[str, str], ContextOptions] = {}
         """Of routes and models that have any, by account and name."""
 
-    async def refresh(self) -> None:
-        """Look once. Raises ControlError when the store does not answer."""
-        async with self._turn:  # or one that began earlier could end later, and put back what was replaced
-            if (await self._store.generation(), self._default_route()) != self._compiled_from:
-                await self._compile()
-
-    async def _compile(self) -> None:
+    async def take(self, reader: Reader, default_route: str) -> None:
+        """See Kept."""
         accounts: dict[str, ModelTable] = {}
         keys: dict[bytes, Entry] = {}
         halted: set[str] = set()
         contexts: dict[tuple[str, str], ContextOptions] = {}
-        default = self._default_route()  # of the same moment as the records: nothing is waited for in between
-        async with self._store.read() as reader:
-            source = (await reader.generation(), default)
-            for account in await reader.accounts():
-                if account.halted_at is not None:
-                    halted.add(account.name)
-                targets, unserved = await self._targets(reader, account.name, contexts)
-                table = ModelTable(targets, default if account.name == DEFAULT_ACCOUNT else "", unserved=unserved)
-                accounts[account.name] = table.without(RESERVED_NAMES)
-                keys.update(await entries_of(reader, account.name, table))
+        for account in await reader.accounts():
+            if account.halted_at is not None:
+                halted.add(account.name)
+            targets, unserved = await self._targets(reader, account.name, contexts)
+            table = ModelTable(targets, default_route if account.name == DEFAULT_ACCOUNT else "", unserved=unserved)
+            accounts[account.name] = table.without(RESERVED_NAMES)
+            keys.update(await entries_of(reader, account.name, table))
         before = self.access.halted
-        self.access, self._compiled_from = ModelAccess(accounts, keys, frozenset(halted)), source
+        self.access = ModelAccess(accounts, keys, frozenset(halted))
         self.contexts = contexts
         for name in sorted(halted - before):
             self.on_halted(name)

@@ -24,6 +24,7 @@ from pointsman.wire.runner_frames import (
     FrameTooLarge,
     Hello,
     ModelResponse,
+    Served,
     encode_frame,
     read_from_gateway,
     read_from_runner,
@@ -265,8 +266,9 @@ class RunnerHub:
 
     async def _write(self, line: LineInForce, socket: RunnerSocket) -> None:
         loop = asyncio.get_running_loop()
+        # Whoever asks the bus finds the line by now.
+        frame = encode_frame(Served()) if socket.awaits_served else await line.unsent.take()
         while True:
-            frame = await line.unsent.take()
             line.sends_since = loop.time()
             try:
                 await socket.send(frame)
@@ -274,6 +276,7 @@ class RunnerHub:
                 line.end(SILENT)
                 return
             line.sends_since = math.inf
+            frame = await line.unsent.take()
 
 
 def _code(error: FrameError) -> int:

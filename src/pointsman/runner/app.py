@@ -12,6 +12,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus
+from websockets.typing import Subprotocol
 
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS, RunnerLimits
 from pointsman.proxy.process import until_signalled
@@ -20,6 +21,7 @@ from pointsman.runner.connection import Connection
 from pointsman.runner.gateway_address import tls_context, websocket_url
 from pointsman.runner.reconnect import Backoff, explained_close, explained_refusal, is_final
 from pointsman.runner.state import RunnerState
+from pointsman.wire.runner_frames import SUBPROTOCOL
 
 _OPEN_SECONDS = 10.0
 _CLOSE_SECONDS = 2.0
@@ -102,9 +104,8 @@ class Runner:
         except InvalidHandshake:
             return f"{self._where()} does not speak websocket; is it a Pointsman gateway's control listener?", False
         try:
-            self._said = ""
-            self._say(f"ready gateway={self._state.gateway.url} runner={self._state.runner_id}")
-            await Connection(socket, self._allowlist.allows, self._limits).serve(self._state.runner_id)
+            connection = Connection(socket, self._allowlist.allows, self._limits, served=self._say_ready)
+            await connection.serve(self._state.runner_id)
         finally:
             try:
                 async with asyncio.timeout(_CLOSE_SECONDS):
@@ -112,6 +113,10 @@ class Runner:
             except TimeoutError:  # a gateway that takes nothing does not take this either
                 socket.transport.abort()
         return explained_close(socket.close_code), is_final(socket.close_code)
+
+    def _say_ready(self) -> None:
+        self._said = ""
+        self._say(f"ready gateway={self._state.gateway.url} runner={self._state.runner_id}")
 
     def _where(self) -> str:
         return f"the gateway at {self._state.gateway.url}"
@@ -121,6 +126,7 @@ class Runner:
         return await _Dial(
             websocket_url(self._state.gateway, self._state.runner_id),
             additional_headers={"X-Runner-Token": self._state.token.reveal()},
+            subprotocols=[Subprotocol(SUBPROTOCOL)],
             create_connection=_Socket,
             user_agent_header="pointsman-runner",
             compression=None,

@@ -12,6 +12,7 @@ from pointsman.core.limits import RunnerLimits
 from pointsman.runner.fetcher import Fetch
 from pointsman.wire.runner_calls import Answer, Begin, Continue, RunnerCalls, Stop
 from pointsman.wire.runner_frames import (
+    SUBPROTOCOL,
     VERSION,
     FrameError,
     FromRunner,
@@ -21,6 +22,7 @@ from pointsman.wire.runner_frames import (
     ModelResponse,
     encode_frame,
     read_from_gateway,
+    read_served,
 )
 
 _VIOLATION = 1008
@@ -43,17 +45,26 @@ class Connection:
         allows: Callable[[ModelRequest], bool],
         limits: RunnerLimits,
         now: Callable[[], float] = time.time,
+        served: Callable[[], None] = lambda: None,
     ) -> None:
-        """`now` goes on while the machine sleeps, as the time of the day does."""
+        """`now` goes on while the machine sleeps, as the time of the day does.
+
+        `served` is called once the gateway passes on what is asked of this runner; at once if it says nothing of that.
+        """
         self._socket = socket
         self._limits = limits
         self._calls = RunnerCalls(allows, limits)
         self._exchanges: dict[str, _Exchange] = {}
         self._now = now
         self._beaten = now()
+        self._served = served
+        self._awaits_served = socket.subprotocol == SUBPROTOCOL
+        """Whether the gateway's first frame is still to come, which says that the runner is served."""
 
     async def serve(self, runner_id: str) -> None:
         """Until the websocket is lost, or closed because of what came over it. Every server is let go by then."""
+        if not self._awaits_served:
+            self._served()
         async with asyncio.TaskGroup() as group:
             beat = group.create_task(self._beat(runner_id))
             try:
@@ -98,7 +109,12 @@ class Connection:
                         raise FrameError("a frame is not text")
                     if self._stood_still():
                         break
-                    await self._take(group, read_from_gateway(message, self._limits))
+                    if self._awaits_served:
+                        read_served(message, self._limits)
+                        self._awaits_served = False
+                        self._served()
+                    else:
+                        await self._take(group, read_from_gateway(message, self._limits))
             except FrameError as error:
                 self._let_go()  # now: closing waits for a gateway that may not answer
                 await self._socket.close(_VIOLATION, str(error))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pointsman.core.budget import MOST, BudgetRefusal, Charge, Hold
+from pointsman.core.fault_place import fault_place
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.store import budget_statements as statements
 from pointsman.store.budget_turns import CounterKey, Key, Turn, Turns, key_of
@@ -322,6 +323,10 @@ class SqlBudgetLedger:
                 await self.write()
                 await self.prune(clock())
             except LedgerUnavailable:  # it was told
+                self._wake.set()
+                await asyncio.sleep(RETRY_SECONDS)
+            except Exception as error:  # one that was not foreseen must not end the writing
+                self._note(f"budgets: internal error: {fault_place(error)}; what requests came to is written later")
                 self._wake.set()
                 await asyncio.sleep(RETRY_SECONDS)
 

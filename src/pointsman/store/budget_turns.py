@@ -14,8 +14,13 @@ from typing import NamedTuple, Self
 from pointsman.core.budget import BudgetRefusal, Charge, Hold
 from pointsman.core.quota import LedgerUnavailable
 from pointsman.routing.budgets import refusal_of
-from pointsman.store.problems import HELD
 from pointsman.store.quota_ledger import PATIENCE_SECONDS
+
+_PARTS = 4
+_SLOW = (
+    "budgets cannot be counted: those who asked before have waited for the database for too long; "
+    "look whether its disk or its server is busy, and whether something keeps a transaction open"
+)
 
 
 class CounterKey(NamedTuple):
@@ -86,13 +91,17 @@ class Turn:
             return
         called = self._called = asyncio.get_running_loop().create_future()
         crowd.waiting.append(self)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await called
+        try:
+            # In parts: a loop that stood still, for a disk say, uses up one of them and not all patience.
+            for _ in range(_PARTS):
+                if not called.done():
+                    await asyncio.wait([called], timeout=PATIENCE_SECONDS / _PARTS)
+        finally:
+            called.cancel()  # no effect on one that has been called
         if self.is_added:
             return
         if not self._holds:
-            raise LedgerUnavailable(f"budgets cannot be counted: {HELD}")
+            raise LedgerUnavailable(_SLOW)
         if crowd.error is not None and self._mine <= crowd.failed_after:
             raise crowd.error
 

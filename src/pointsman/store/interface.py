@@ -1,6 +1,6 @@
 """What the gateway asks of a store. `store.sql` is the implementation; a conformance suite says what it must do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -231,6 +231,9 @@ class Store(Protocol):
 
     async def generation(self) -> int:
         """As a reader's; cheap: at most `freshness` seconds old for writes of other processes, exact for one's own."""
+
+    def when_committed(self, tell: Callable[[], None]) -> None:
+        """`tell` is called at once whenever this process has changed a record, and when it perhaps has."""
 
     def read(self) -> AbstractAsyncContextManager[Reader]:
         """A view of now."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from pointsman.core.fault_place import fault_place
 from pointsman.core.quota import Counters, LedgerUnavailable, Quota, QuotaKey, Reservation
 from pointsman.core.quota_book import DayCount, Exhausted, QuotaBook
 from pointsman.core.quota_window import DayCalendar, minute_of
@@ -248,6 +249,9 @@ class SqlQuotaLedger:
                     self._trouble = ""
             except LedgerUnavailable as error:
                 self._trouble, self._is_of_look = str(error), True
+            except Exception as error:  # one that was not foreseen must not end the looking
+                self._trouble = f"quotas: internal error: {fault_place(error)}; what others count is not learnt"
+                self._is_of_look = True
             self._tell(say)
             await asyncio.sleep(LOOK_SECONDS)
 

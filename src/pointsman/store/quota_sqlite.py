@@ -136,9 +136,10 @@ class SqliteCounting:
         end = loop.time() + PATIENCE_SECONDS
         sleep = _FIRST_SLEEP_SECONDS
         try:
-            while loop.time() + sleep < end:
+            while loop.time() < end:
                 await asyncio.sleep(sleep)
                 sleep = min(2 * sleep, _LONGEST_SLEEP_SECONDS)
+                # Tried after each sleep, also after one in which the loop stood still.
                 rows = self._run(statement, values)
                 if rows is not None:
                     return rows

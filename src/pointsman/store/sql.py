@@ -53,6 +53,10 @@ class SqlStore:
     async def generation(self) -> int:
         return await self._generation.get()
 
+    def when_committed(self, tell: Callable[[], None]) -> None:
+        """`tell` is called whenever this process has changed a record, and when it perhaps has."""
+        self._generation.when_committed(tell)
+
     async def _read_generation(self) -> int:
         self._check_file()
         try:

@@ -10,6 +10,8 @@ import msgspec
 from pointsman.core.limits import DEFAULT_RUNNER_LIMITS, RunnerLimits
 
 VERSION = 1
+SUBPROTOCOL = "pointsman-runner-served"
+"""The websocket's, with which a gateway's first frame is Served; without it there is no such frame."""
 START, NEXT, CANCEL = "start", "next", "cancel"
 _LONGEST_ID = 128
 _LONGEST_TEXT = 256
@@ -67,6 +69,10 @@ class ModelRequest(msgspec.Struct, frozen=True, tag="model_request", omit_defaul
     """The request's JSON object, byte for byte; of a `start` alone."""
 
 
+class Served(msgspec.Struct, frozen=True, tag="served"):
+    """A gateway passes on what is asked of the runner, from now on."""
+
+
 class _Spelled(msgspec.Struct):
     """A frame's data as it was sent."""
 
@@ -78,10 +84,15 @@ FromRunner = Hello | Heartbeat | ModelResponse
 _SPELLED = msgspec.json.Decoder(_Spelled)
 _FROM_RUNNER: msgspec.json.Decoder[FromRunner] = msgspec.json.Decoder(FromRunner, strict=True)
 _FROM_GATEWAY = msgspec.json.Decoder(ModelRequest, strict=True)
+_FIRST_FROM_GATEWAY: msgspec.json.Decoder[ModelRequest | Served] = msgspec.json.Decoder(
+    ModelRequest | Served,
+    strict=True,
+)
+"""Of either, so that a frame must have its type."""
 _ENCODER = msgspec.json.Encoder()
 
 
-def encode_frame(frame: FromRunner | ModelRequest) -> bytes:
+def encode_frame(frame: FromRunner | ModelRequest | Served) -> bytes:
     """One frame, without an end."""
     return _ENCODER.encode(frame)
 
@@ -123,6 +134,14 @@ def read_from_gateway(data: bytes | str, limits: RunnerLimits = DEFAULT_RUNNER_L
         raise FrameError("only a start names a model")
     if len(frame.body) > limits.request_bytes:
         raise FrameError(f"the body is longer than {limits.request_bytes} bytes")
+    return frame
+
+
+def read_served(data: bytes | str, limits: RunnerLimits = DEFAULT_RUNNER_LIMITS) -> Served:
+    """A gateway's first frame where the two have agreed on SUBPROTOCOL. Raises FrameError."""
+    frame = _decoded(_FIRST_FROM_GATEWAY, _received(data, limits.start_frame_bytes))
+    if not isinstance(frame, Served):
+        raise FrameError("a request came before the word that the runner is served")
     return frame
 
 

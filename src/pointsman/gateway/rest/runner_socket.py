@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from pointsman.core.control_errors import ControlError
 from pointsman.gateway.runner_hub import TOO_LARGE, VIOLATION, RunnerHub
 from pointsman.gateway.runner_identity import RunnerIdentity
-from pointsman.wire.runner_frames import FrameError, FrameTooLarge
+from pointsman.wire.runner_frames import SUBPROTOCOL, FrameError, FrameTooLarge
 
 PATH = "/api/v1/runners/{runner_id}/ws"
 TOKEN_FIELD = "x-runner-token"  # noqa: S105  # a field's name
@@ -42,12 +42,13 @@ def add_runner_socket(api: FastAPI, hub: RunnerHub, authenticate: Authenticate) 
             told = "the runner's token is not valid; run: pointsman runner register"
             await _deny(websocket, 401, "unauthenticated", told)
             return
-        await websocket.accept()
+        awaits_served = SUBPROTOCOL in websocket.scope["subprotocols"]
+        await websocket.accept(SUBPROTOCOL if awaits_served else None)
 
         async def confirm() -> bool:
             return await authenticate(runner_id, tokens[0]) == identity
 
-        await hub.serve(identity, _Socket(websocket), confirm)
+        await hub.serve(identity, _Socket(websocket, awaits_served=awaits_served), confirm)
 
     api.router.add_api_websocket_route(PATH, runner_socket)
 
@@ -62,8 +63,9 @@ async def _deny(websocket: WebSocket, status: int, code: str, message: str) -> N
 class _Socket:
     """See RunnerSocket."""
 
-    def __init__(self, websocket: WebSocket) -> None:
+    def __init__(self, websocket: WebSocket, *, awaits_served: bool) -> None:
         self._websocket = websocket
+        self.awaits_served = awaits_served
 
     async def receive(self) -> str | None:
         message = await self._websocket.receive()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pointsman.config.settings import Settings
 from pointsman.core.context_options import ContextOptions
 from pointsman.gateway.explained_stages import ExplainedStages
-from pointsman.gateway.following import following
+from pointsman.gateway.following import Followed
 from pointsman.gateway.stages.audit import AuditStage
 from pointsman.gateway.stages.budgets import BudgetStages, teller
 from pointsman.gateway.stages.budgets_in_force import BudgetsInForce
@@ -28,7 +28,6 @@ from pointsman.gateway.stages.usage_tally import tallying
 from pointsman.proxy.background import running
 from pointsman.proxy.stages import Stages
 from pointsman.store.budget_ledger import SqlBudgetLedger
-from pointsman.store.interface import Store
 from pointsman.store.quota_ledger import SqlQuotaLedger
 
 
@@ -44,8 +43,8 @@ class StageSide:
 
 async def open_stages(
     settings: Settings,
-    store: Store,
     quotas: SqlQuotaLedger,
+    records: Followed,
     contexts: Callable[[], Mapping[tuple[str, str], ContextOptions]],
     say: Callable[[str], None],
     stack: contextlib.AsyncExitStack,
@@ -54,8 +53,9 @@ async def open_stages(
 
     Raises ControlError.
     """
-    prices = PricesInForce(store)
-    await stack.enter_async_context(following(prices, "prices"))
+    store = records.store
+    prices = PricesInForce()
+    await records.keep(prices, "prices")
     usage = UsageRows(store, say, time.time, keep_days=settings.usage_keep_days, prices_of=prices.of_account)
     prices.before_change = usage.form
     usage.tally = stack.enter_context(tallying(settings.data_dir, say))
@@ -66,11 +66,11 @@ async def open_stages(
         await stack.enter_async_context(keeping_receipts(receipts))
     decisions = Decisions(store, say, time.time)
     await stack.enter_async_context(noting(decisions))
-    policies = PoliciesInForce(store)
-    await stack.enter_async_context(following(policies, "policies"))
+    policies = PoliciesInForce()
+    await records.keep(policies, "policies")
     request_policy = RequestPolicy(policies)
     stack.callback(request_policy.close)
-    budgets_in_force, ledger, budgets = await _budgets(store, quotas, stack, say, prices)
+    budgets_in_force, ledger, budgets = await _budgets(records, quotas, stack, say, prices)
     context = ContextStage(contexts, say)
     stack.callback(context.close)
     stages = Stages(
@@ -98,15 +98,15 @@ async def open_stages(
 
 
 async def _budgets(
-    store: Store,
+    records: Followed,
     quotas: SqlQuotaLedger,
     stack: contextlib.AsyncExitStack,
     say: Callable[[str], None],
     prices: PricesInForce,
 ) -> tuple[BudgetsInForce, SqlBudgetLedger, BudgetStages]:
     """Counted where quotas are. Raises ControlError."""
-    budgets = BudgetsInForce(store)
-    await stack.enter_async_context(following(budgets, "budgets"))
+    budgets = BudgetsInForce()
+    await records.keep(budgets, "budgets")
     ledger = SqlBudgetLedger(quotas.database, say, teller(budgets.with_id, say))
     stack.push_async_callback(ledger.close)
     await stack.enter_async_context(running(ledger.watch(time.time), "budget ledger"))

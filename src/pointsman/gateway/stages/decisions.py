@@ -14,6 +14,7 @@ from pointsman.core.audited import as_json
 from pointsman.core.control_errors import ControlError
 from pointsman.core.fault_place import fault_place
 from pointsman.gateway.actor import GATEWAY
+from pointsman.proxy.background import finishing
 from pointsman.store.interface import Store
 
 WAIT_SECONDS = 0.5
@@ -170,13 +171,8 @@ class Decisions:
 @contextlib.asynccontextmanager
 async def noting(decisions: Decisions) -> AsyncIterator[None]:
     """Writes until it is left; then writes what is left, for 5 s at most."""
-    following = asyncio.get_running_loop().create_task(decisions.follow(), name="decisions")
     try:
-        yield
+        async with finishing(decisions.follow(), "decisions", decisions.stop, _STOP_SECONDS):
+            yield
     finally:
-        decisions.stop()
-        await asyncio.wait([following], timeout=_STOP_SECONDS)
-        following.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await following
         decisions.give_up()

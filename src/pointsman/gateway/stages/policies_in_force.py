@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pointsman.core.caller import Caller
 from pointsman.core.policy import Policy, Side
 from pointsman.routing.policy import AccountPatterns, CompiledPolicy, compile_patterns, compile_policy
-from pointsman.store.interface import Store
+from pointsman.store.interface import Reader
 
 MOST_COMPILED = 4096
 """Callers times routes times dialects that are remembered of one policy."""
@@ -46,10 +46,7 @@ class _InForce:
 class PoliciesInForce:
     """By account: the enforced policy, and then the dry run. While the store is away they stay as they were."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._seen = -1
-        self._turn = asyncio.Lock()
+    def __init__(self) -> None:
         self._by_account: dict[str, tuple[_InForce, ...]] = {}
         self._known: dict[tuple[Caller, str, str], About] = {}
 
@@ -71,16 +68,12 @@ class PoliciesInForce:
         made = self._known[caller, route, dialect] = About(of(Side.REQUEST), of(Side.RESPONSE))
         return made
 
-    async def refresh(self) -> None:
-        """Look once. Raises ControlError when the store does not answer."""
-        async with self._turn:
-            if await self._store.generation() != self._seen:
-                async with self._store.read() as reader:
-                    seen, versions = await reader.generation(), await reader.policies_in_force()
-                made: dict[str, tuple[_InForce, ...]] = {}
-                for each in versions:
-                    made[each.account] = (*made.get(each.account, ()), await self._made(each.policy))
-                self._by_account, self._known, self._seen = made, {}, seen
+    async def take(self, reader: Reader, _: str) -> None:
+        """See Kept."""
+        made: dict[str, tuple[_InForce, ...]] = {}
+        for each in await reader.policies_in_force():
+            made[each.account] = (*made.get(each.account, ()), await self._made(each.policy))
+        self._by_account, self._known = made, {}
 
     async def _made(self, policy: Policy) -> _InForce:
         """In a thread: a thousand patterns take 60 ms."""

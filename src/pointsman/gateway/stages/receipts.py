@@ -17,6 +17,7 @@ from pointsman.core.fault_place import fault_place
 from pointsman.core.receipt import Receipt, ReceiptScope
 from pointsman.events.printable import printable
 from pointsman.events.record import Record
+from pointsman.proxy.background import finishing
 from pointsman.proxy.stages import Passage
 from pointsman.store.interface import Store
 
@@ -141,15 +142,10 @@ class ReceiptStages:
 @contextlib.asynccontextmanager
 async def keeping_receipts(stages: ReceiptStages) -> AsyncIterator[None]:
     """Writes until it is left; then writes what is left, for 5 s at most."""
-    following = asyncio.get_running_loop().create_task(stages.follow(), name="receipts")
     try:
-        yield
+        async with finishing(stages.follow(), "receipts", stages.stop, _STOP_SECONDS):
+            yield
     finally:
-        stages.stop()
-        await asyncio.wait([following], timeout=_STOP_SECONDS)
-        following.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await following
         stages.give_up()
 
 

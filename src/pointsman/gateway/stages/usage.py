@@ -22,7 +22,7 @@ from pointsman.events.printable import printable
 from pointsman.events.record import Record, StageNotes
 from pointsman.gateway.stages.tokens import tokens_of
 from pointsman.gateway.stages.usage_tally import UsageTally
-from pointsman.proxy.background import running
+from pointsman.proxy.background import finishing, running
 from pointsman.proxy.stages import Passage
 from pointsman.routing.tokens_used import NOTHING
 from pointsman.store.interface import Store
@@ -187,22 +187,21 @@ class UsageRows:
                     self._say(f"usage: {removed} rows older than {days} days were removed")
             except ControlError:  # the store says what is wrong
                 again = _PRUNE_AGAIN_SECONDS
+            except Exception as error:
+                self._say(f"usage: old rows stay for now: internal error: {fault_place(error)}")
             await asyncio.sleep(again)
 
 
 @contextlib.asynccontextmanager
 async def keeping(rows: UsageRows) -> AsyncIterator[None]:
     """Writes and prunes until it is left; then writes what is left, for 5 s at most."""
-    following = asyncio.get_running_loop().create_task(rows.follow(), name="usage rows")
     try:
-        async with running(rows.prune_daily(), "usage retention"):
+        async with (
+            finishing(rows.follow(), "usage rows", rows.stop, _STOP_SECONDS),
+            running(rows.prune_daily(), "usage retention"),
+        ):
             yield
     finally:
-        rows.stop()
-        await asyncio.wait([following], timeout=_STOP_SECONDS)
-        following.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await following
         rows.give_up()
 
 
