@@ -20,6 +20,9 @@ _SHARE = 4
 """After a look, as many times as long as it took is none, and never longer than LOOK_SECONDS: many changes in a row
 are taken over a few at a time, and requests keep four fifths of the time."""
 
+_LONGEST_LOOK_SECONDS = 60.0
+"""A store that has not answered by then is asked anew, and that is told: thousands of routes take a few seconds."""
+
 Source = tuple[int, str]
 """The store's generation, and the name of the default route."""
 
@@ -96,7 +99,8 @@ class Followed:
             self._changed.clear()
             began = clock()
             try:
-                await self.refresh()
+                async with asyncio.timeout(_LONGEST_LOOK_SECONDS):
+                    await self.refresh()
             except ControlError:  # the store says what is wrong
                 pass
             except Exception as error:
