@@ -160,7 +160,7 @@ class Door:
         """What the operator has been told so far."""
 
         async def flush() -> None:
-            self.router.flush_log()
+            self.router_log.flush()
 
         self.call(flush())
         return self.log.getvalue()

@@ -175,10 +175,6 @@ class Router:
         """Act on what is overdue now, without waiting for the next sweep."""
         self._sweep.ask()
 
-    def flush_log(self) -> None:
-        """Write the lines that wait for their batch."""
-        self._log.flush()
-
     async def close(self) -> None:
         """Stop listening, give requests in progress half a second, then cut what is left."""
         await self._server.close()

@@ -131,7 +131,7 @@ def folded(name: str) -> str:
 class PatternSet:
     """Compiled once; used on one thread at a time or on many."""
 
-    __slots__ = ("_all", "_each", "_probe", "_works", "has_line_ends", "steps")
+    __slots__ = ("_all", "_each", "_probe", "has_line_ends", "is_one_search", "steps")
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """Patterns that have no problem (`pattern_problem`)."""
@@ -143,20 +143,16 @@ class PatternSet:
         self._all.Compile()
         # An engine whose memory does not do says of every text that nothing matches it. It does not do from the start,
         # or does for ever: when it is full of states, they are forgotten.
-        self._works = self._all.Match(_PROBE) == [self._probe]
+        self.is_one_search: bool = self._all.Match(_PROBE) == [self._probe]
+        """Whether all are searched for at once, as the engine's memory allows for what a policy may hold."""
         self.has_line_ends = any("^" in pattern or "$" in pattern for pattern in patterns)
         """Whether it matters where lines begin and end."""
         self.steps = sum(map(open_steps, patterns))
         """What a hostile text may keep busy (`open_steps`)."""
 
-    @property
-    def is_one_search(self) -> bool:
-        """Whether all are searched for at once, as the engine's memory allows for what a policy may hold."""
-        return bool(self._works)
-
     def matching(self, text: bytes) -> set[int]:
         """Which of them match anywhere, by their places in the sequence."""
-        if not self._works:
+        if not self.is_one_search:
             return {number for number in range(len(self._each)) if self.matches(number, text)}
         found: list[int] = self._all.Match(text)
         return {number for number in found if number != self._probe} if found else set()
