@@ -20,6 +20,7 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.model_server import Answer, ModelServer, Visit, model_server, whole
 from tests.support.ports import free_ports
 from tests.support.processes import POINTSMAN, run_to_end
+from tests.support.waiting import wait_until
 
 
 @contextlib.contextmanager
@@ -193,7 +194,22 @@ class SharedModels:
         self._stack.callback(made.stop)
         made.register(url, *models)
         made.start()
+        aliases = {each["alias"] for each in self.models() if each["runner_id"] == made.runner_id}
+        wait_until(lambda: aliases <= self._served())  # on a busy machine a change takes a while to be in force
         return made
+
+    def _served(self) -> set[str]:
+        """What the data listener serves whoever shows no key; all of it where it tells nobody, or is another's."""
+        if "data" not in self.gateway.ports:
+            return {each["alias"] for each in self.models()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.ports["data"], timeout=20)
+        with contextlib.closing(connection):
+            connection.request("GET", "/v1/models")
+            response = connection.getresponse()
+            told = json.loads(response.read())
+        if response.status != 200:
+            return {each["alias"] for each in self.models()}
+        return {each["id"] for each in told["data"]}
 
 
 @contextlib.contextmanager

@@ -60,26 +60,35 @@ class Followed:
         """Look once. Raises the first ControlError, after all have been looked at."""
         async with self._turn:  # or one that began earlier could end later, and put back what was replaced
             source = await self.store.generation(), self._default_route()
+            due = [each for each in self._kept.items() if self._taken.get(each[0]) != source]
+            if not due:
+                return
             failed: ControlError | None = None
-            for name, kept in self._kept.items():
-                if self._taken.get(name) != source:
+            async with self._view() as (reader, taken_from):
+                for name, kept in due:
                     try:
-                        await self._take(kept, name)
+                        await kept.take(reader, taken_from[1])
                     except ControlError as error:
                         failed = failed or error
                     except Exception as error:  # one that was not foreseen must not keep the others from theirs
                         self._tell(name, error)
                     else:
+                        self._taken[name] = taken_from
                         self._tell(name, None)
             if failed is not None:
                 raise failed
 
-    async def _take(self, kept: Kept, name: str) -> None:
+    @contextlib.asynccontextmanager
+    async def _view(self) -> AsyncIterator[tuple[Reader, Source]]:
+        """One for all: it costs a dozen trips to the database's thread, and on a busy machine each of them waits."""
         default_route = self._default_route()  # of the view's moment: nothing is waited for in between
         async with self.store.read() as reader:
-            source = await reader.generation(), default_route
-            await kept.take(reader, default_route)
-        self._taken[name] = source
+            yield reader, (await reader.generation(), default_route)
+
+    async def _take(self, kept: Kept, name: str) -> None:
+        async with self._view() as (reader, taken_from):
+            await kept.take(reader, taken_from[1])
+        self._taken[name] = taken_from
 
     def _tell(self, name: str, error: Exception | None) -> None:
         """Once for each trouble, and when it is over."""
