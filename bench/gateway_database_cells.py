@@ -20,7 +20,8 @@ from bench.operators import held
 from pointsman.cli.call import CallFailed
 from pointsman.rpc.gen import control_pb2, datamodel_pb2, inference_pb2, inference_pb2_grpc
 
-_DISK = "8m"
+_DISK = "64m"
+"""Gateways that are killed again and again leave some 10 MiB of logs ahead of their databases."""
 _LARGE = "v" * 8000
 _MOST_TRIES = 40
 _WAITS_SECONDS = 0.6
